@@ -13,7 +13,7 @@ from typing import Final
 from autoopt.data.config import DataConfig, map_texts
 from autoopt.data.csv_files import listed_files
 from autoopt.errors import InputError
-from autoopt.model.external_data import external_files
+from autoopt.model.external_data import external_names
 
 GENERATED: Final = "generated, version 1"
 """The identity of the items that `sources.synthetic` makes up. The version is raised whenever they change: failures of
@@ -69,7 +69,8 @@ def digest_path(path: Path) -> str:
     """
     try:
         if path.is_file():
-            external = external_files(path) if path.suffix == ".onnx" else []
+            names = external_names(path) if path.suffix == ".onnx" else ()
+            external = list(filter(Path.is_file, (path.parent / name for name in sorted(names))))
             if external:
                 return _digest_files(path.parent, [path, *external])
             listed = listed_files(path)

@@ -1,36 +1,29 @@
-"""Find the external data of an ONNX model by a search for its names, as only workers may parse a model."""
+"""Find the external data of an ONNX model by a search for its names, as only workers with onnx may parse a model."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 _LOCATION: Final = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])", re.DOTALL)
 """Entry of a tensor (StringStringEntryProto) that names a file, up to the length of the name, which is a varint."""
 
 
-def external_files(model: Path) -> list[Path]:
-    """The files of external data that a model names and that exist, sorted.
-
-    Names that lead out of the model's folder are left out: whoever reads the model refuses them.
+def external_names(model: Path) -> frozenset[str]:
+    """The files of external data that a model names, without those that lead out of its folder.
 
     Raises:
         OSError: The model cannot be read.
     """
     with model.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
-            return []
+            return frozenset()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             names = set(map(os.fsdecode, _locations(data)))
-    files: list[Path] = []
-    for name in sorted(names):
-        inside = PurePosixPath(name)
-        if not inside.is_absolute() and ".." not in inside.parts and (model.parent / name).is_file():
-            files.append(model.parent / name)
-    return files
+    return frozenset(name for name in names if name and not name.startswith("/") and ".." not in Path(name).parts)
 
 
 def _locations(data: mmap.mmap) -> list[bytes]:

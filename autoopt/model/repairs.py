@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import onnx
-from autoopt.model.tensors import bodies, graphs, names_of, nodes, plain_domain, walk_graphs
+from autoopt.model.tensors import graphs, names_of, nodes, plain_domain, sort_nodes, walk_graphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -22,7 +22,7 @@ def repair(model: ModelProto) -> list[str]:
     renamed = sum(map(_rename_repeated_nodes, graphs(model)))
     if renamed:
         repairs.append(f"names that several nodes had made unique ({renamed})")
-    if sum(map(_sort, graphs(model))):
+    if sum(map(sort_nodes, graphs(model))):
         repairs.append("nodes sorted")
     if sum(map(partial(_feed_float32, model.graph), list(model.graph.node))):
         repairs.append("probabilities converted from float64 to float32: onnxruntime makes no maps of others")
@@ -108,40 +108,3 @@ def _rename_repeated_nodes(graph: GraphProto) -> int:
             renamed += 1
         seen.add(node.name)
     return renamed
-
-
-def _sort(graph: GraphProto) -> bool:
-    """Sort the nodes of a graph, in place, if one reads a value of a later one; False if they are sorted or cyclic."""
-    producers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
-    order: list[int] = []
-    states = dict.fromkeys(range(len(graph.node)), 0)
-    for start in states:
-        pending = [start]
-        while pending:
-            number = pending[-1]
-            if states[number] == 0:
-                states[number] = 1
-                read = {producers[name] for name in _read(graph.node[number]) if name in producers} - {number}
-                if any(states[each] == 1 for each in read):
-                    return False
-                pending += sorted((each for each in read if states[each] == 0), reverse=True)
-            else:
-                pending.pop()
-                if states[number] == 1:
-                    states[number] = 2
-                    order.append(number)
-    if order == list(states):
-        return False
-    ordered = [graph.node[number] for number in order]
-    del graph.node[:]
-    graph.node.extend(ordered)
-    return True
-
-
-def _read(node: NodeProto) -> Iterator[str]:
-    """Names of the values that a node and its bodies read, and some that are defined in the bodies."""
-    yield from node.input
-    for body in bodies(node):
-        for inner in body.node:
-            yield from inner.input
-        yield from (value.name for value in body.output)

@@ -5,12 +5,11 @@ Those of a split model are the size and identity of the files that it was.
 
 from __future__ import annotations
 
-import mmap
-import os
 from functools import lru_cache
 from pathlib import Path
 
 from autoopt.model.candidate import digest_json
+from autoopt.model.external_data import external_names
 from autoopt.model.files import MODEL, digest_file, digest_folder
 from autoopt.model.model_set import MODEL_SET, ModelSet
 from autoopt.model.split.graphs import ORIGINAL, came_with_external_data, digest_of, is_split
@@ -92,28 +91,4 @@ def _external_locations(path: Path) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _locations_in(path: Path, _file_version: tuple[int, ...]) -> frozenset[str]:
-    if path.suffix == ".ort" or not _mentions_location(path):
-        return frozenset()
-    try:
-        import onnx as _  # noqa: F401  asks whether it is installed
-    except ImportError:
-        return frozenset(_mentioned_files(path))
-    from autoopt.model.io import external_locations, parse
-
-    return frozenset(external_locations(parse(path)))
-
-
-def _mentions_location(path: Path) -> bool:
-    """True if the graph may refer to external data: each reference has the key `location`. Parses nothing."""
-    with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return True
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(b"location") >= 0
-
-
-def _mentioned_files(path: Path) -> set[str]:
-    """List the files below the model's folder whose names its graph holds as text, for interpreters without onnx."""
-    text = path.read_bytes()
-    names = {file.relative_to(path.parent).as_posix() for file in path.parent.rglob("*") if file.is_file()}
-    return {name for name in names if name != path.name and name.encode() in text}
+    return frozenset() if path.suffix == ".ort" else external_names(path)

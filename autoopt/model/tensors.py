@@ -1,9 +1,11 @@
-"""Walking a model: all graphs, nodes and tensors, wherever they are nested. Takes protobuf objects, imports nothing."""
+"""Walking a model: all graphs, nodes and tensors, wherever they are nested. Takes protobuf objects, imports no onnx."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -150,3 +152,40 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
             yield from walk_graphs(attribute.g)
         for graph in attribute.graphs:
             yield from walk_graphs(graph)
+
+
+def sort_nodes(graph: GraphProto) -> bool:
+    """Sort the nodes of a graph, in place, behind those that they and their bodies read from; earlier ones stay first.
+
+    False if they are sorted already, or in a cycle.
+    """
+    producers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    sorter: TopologicalSorter[int] = TopologicalSorter()
+    for number, node in enumerate(graph.node):
+        sorter.add(number, *{producers[name] for name in _read(node) if name in producers} - {number})
+    try:
+        sorter.prepare()
+    except CycleError:
+        return False
+    order: list[int] = []
+    ready: list[int] = []
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heappush(ready, number)
+        order.append(heappop(ready))
+        sorter.done(order[-1])
+    if order == list(range(len(order))):
+        return False
+    ordered = [graph.node[number] for number in order]
+    del graph.node[:]
+    graph.node.extend(ordered)
+    return True
+
+
+def _read(node: NodeProto) -> Iterator[str]:
+    """Names of the values that a node and its bodies read, and some that are defined in the bodies."""
+    yield from node.input
+    for body in bodies(node):
+        for inner in body.node:
+            yield from inner.input
+        yield from (value.name for value in body.output)

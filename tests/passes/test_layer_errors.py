@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,8 @@ from micro_models import made, normal
 from autoopt.model import io
 from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
-from autoopt.passes.quantize import layer_errors
 from autoopt.passes.quantize.activation_ranges import calibrate
-from autoopt.passes.quantize.layer_errors import few_items, layer_ratios, run_alone
+from autoopt.passes.quantize.layer_errors import layer_ratios, run_alone
 from autoopt.passes.quantize.static import StaticQuantization
 from autoopt.target import Accelerator
 
@@ -76,37 +74,3 @@ def test_an_outlier_among_the_weights_of_one_channel_leaves_the_others_exact(tmp
     together = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=False)["only"]
     apart = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=True)["only"]
     assert apart > together + 5
-
-
-def test_a_wide_range_of_its_output_lowers_the_ratio_of_a_layer(tmp_path: Path) -> None:
-    """The sum of many signs is small, but not if all are the same."""
-    proto = made("g (float[1, 256] x) => (float[1, 1] y) { [only] y = MatMul (x, w) }", w=np.ones((256, 1), np.float32))
-    proto = onnx.shape_inference.infer_shapes(proto)
-    feeds = [{"x": np.sign(normal(1, 256, seed=seed))} for seed in range(8)]
-    ratios = []
-    for number, calibration in enumerate((feeds, [*feeds, {"x": np.ones((1, 256), np.float32)}])):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        context = PassContext(folder / "model.onnx", folder, Accelerator(), calibration=partial(iter, calibration))
-        ranges = calibrate(proto, context, "MinMax", ["MatMul"], {"moving_average": False})
-        ratios.append(layer_ratios(proto, list(proto.graph.node), ranges, feeds, folder, per_channel=True)["only"])
-    narrow, wide = ratios
-    assert wide < narrow - 5
-
-
-def test_layers_whose_values_do_not_fit_into_memory_together_run_in_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feeds = [{"x": normal(1, 16, seed=seed)} for seed in range(4)]
-    proto = model(10.0)
-    context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
-    ranges = calibrate(proto, context, "MinMax", ["MatMul"], {"moving_average": False})
-    together = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=True)
-    monkeypatch.setattr(layer_errors, "GROUP_BYTES", 1)
-    assert layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=True) == together
-
-
-@pytest.mark.parametrize(("side", "count"), [(8, 4), (1000, 2), (3000, 2)])
-def test_few_items_are_fewer_if_they_are_large(side: int, count: int) -> None:
-    image = np.broadcast_to(np.float32(0), (1, side, side))
-    assert len(few_items([{"x": image}] * 16, 4)) == count

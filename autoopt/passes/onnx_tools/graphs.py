@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from autoopt.model.lazy_imports import helper, ir, ir_passes, np, numpy_helper
+from autoopt.model import tensors
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.tensors import bodies, by_name, names_of, op_name, walk_graphs, weight_bytes
-from autoopt.passes.base.conversion import to_ir
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
@@ -284,17 +284,6 @@ def drop_metadata(model: ModelProto, *keys: str) -> ModelProto:
     return model
 
 
-def is_sorted(graph: GraphProto) -> bool:
-    """Tell if every node of the graph follows the nodes that it and its bodies read from."""
-    outputs = {name for node in graph.node for name in node.output if name}
-    available: set[str] = set()
-    for node in graph.node:
-        if any(name in outputs and name not in available for name in values_read(node)):
-            return False
-        available.update(node.output)
-    return True
-
-
 def values_read(node: NodeProto) -> set[str]:
     """Names of the values that a node reads, and that its bodies read from outside."""
     read: set[str] = set()
@@ -307,10 +296,10 @@ def values_read(node: NodeProto) -> set[str]:
 
 
 def sort_nodes(model: ModelProto) -> ModelProto:
-    """Return the model with its nodes in topological order; the sort is stable. A sorted model is returned as is."""
-    if all(map(is_sorted, walk_graphs(model.graph))):
-        return model
-    return ir.to_proto(ir_passes.TopologicalSortPass()(to_ir(model)).model)
+    """Return the model with the nodes of all graphs sorted, in place."""
+    for graph in walk_graphs(model.graph):
+        tensors.sort_nodes(graph)
+    return model
 
 
 def is_large(model: ModelProto) -> bool:
