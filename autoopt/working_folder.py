@@ -35,8 +35,6 @@ EXPORTED = "exported"
 """Name of the folder below the home of a store that holds the ONNX models of Hugging Face models."""
 HEAD_BYTES = 4096
 """The beginning of a file that tells who wrote it."""
-SHARED_FOLDER = "AUTOOPT_SHARED_FOLDER"
-"""Variable of a worker: a folder for files that all workers of the same process may read."""
 
 
 def make_working_folder(parent: Path) -> Path:

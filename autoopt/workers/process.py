@@ -27,7 +27,7 @@ from autoopt.workers import limits, protocol
 from autoopt.workers.fork_server import start_worker
 from autoopt.workers.log_relay import show_record
 from autoopt.workers.protocol import CallRequest, Reply
-from autoopt.working_folder import SHARED_FOLDER, temporary_folder
+from autoopt.working_folder import temporary_folder
 
 TICK_SECONDS = 0.1
 """Interval between checks of the time limit, the pool, memory and life while a call runs."""
@@ -121,7 +121,7 @@ class WorkerProcess:
         self._stderr_tail = b""
         self._replies_closed = False
         self._folder = _make_folder()
-        env = {**env, "TMPDIR": str(self._folder), SHARED_FOLDER: str(self._folder.parent)}
+        env = {**env, "TMPDIR": str(self._folder)}
         try:
             self._process = start_worker(python, env)
         except OSError as error:

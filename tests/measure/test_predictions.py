@@ -12,9 +12,7 @@ from onnx import helper
 from autoopt.data import DataConfig
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
-from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality import predictions as module
-from autoopt.measure.quality import shared_outputs
 from autoopt.measure.quality.predictions import (
     has_source_outputs,
     more_outputs_of,
@@ -28,7 +26,6 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
-from autoopt.working_folder import SHARED_FOLDER
 
 DATA = DataSet({"x": np.arange(6, dtype=np.float32).reshape(3, 2)})
 
@@ -57,22 +54,6 @@ def test_outputs_have_items_along_the_first_axis(model: ModelFile) -> None:
     a, b = predictions(MeasureRequest(model), model, DATA)
     np.testing.assert_array_equal(a, -DATA.columns["x"])
     np.testing.assert_array_equal(b, DATA.columns["x"])
-
-
-def test_workers_share_the_outputs_of_a_slow_source(
-    model: ModelFile, cache: dict[str, list[object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SHARED_FOLDER, str(tmp_path))
-    request = MeasureRequest(model, source=model)
-    outputs_of(request, model, DATA)
-    assert not list(tmp_path.glob("outputs-*")), "a fast model runs again"
-    monkeypatch.setattr(shared_outputs, "LEAST_SECONDS", 0.0)
-    cache.clear()
-    first = outputs_of(request, model, DATA)
-    cache.clear()
-    monkeypatch.setattr(ModelRunner, "open", None)  # another worker does not run the model
-    assert same_outputs(outputs_of(request, model, DATA), first)
-    assert same_outputs(more_outputs_of(request, model, DATA, 3, first[:1]), first)
 
 
 @pytest.mark.parametrize("count", [5, 8, 10])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +10,6 @@ from autoopt.data.dataset import DataSet
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
 from autoopt.measure.inference.runner import Item, ModelRunner, plain, stack
-from autoopt.measure.quality.shared_outputs import load_outputs, store_outputs
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
@@ -59,18 +57,15 @@ def more_outputs_of(
     """
     selected = subset(request, data, count)
     is_source = request.source is not None and model.same_as(request.source)
-    if request.states or (is_source and _known_outputs(_cache_key(request, model, len(selected)))):
+    if request.states or (is_source and _cache_key(request, model, len(selected)) in _cache):
         return outputs_of(request, model, selected, runner)
-    began = time.monotonic()
     outputs = dict(zip(_chosen(request, data, len(known)).tolist(), known, strict=True))
     indices = _chosen(request, data, count)
     missing = np.array([index for index in indices if index not in outputs])
     outputs.update(zip(missing.tolist(), _run(request, model, data.take(missing), runner), strict=True))
     complete = [outputs[index] for index in indices]
     if is_source:
-        key = _cache_key(request, model, len(selected))
-        _remember(key, complete)
-        store_outputs(key, complete, time.monotonic() - began)
+        _remember(_cache_key(request, model, len(selected)), complete)
     return complete
 
 
@@ -82,29 +77,14 @@ def outputs_of(
     if not is_source:
         return _run(request, model, data, runner)
     key = _cache_key(request, model, len(data))
-    known = _known_outputs(key)
-    if known is not None:
-        return known
-    began = time.monotonic()
-    outputs = _run(request, model, data, runner)
-    _remember(key, outputs)
-    store_outputs(key, outputs, time.monotonic() - began)
-    return outputs
+    if key not in _cache:
+        _remember(key, _run(request, model, data, runner))
+    return _cache[key]
 
 
 def has_source_outputs(request: MeasureRequest, items: int) -> bool:
     """Tell if the source's outputs for a subset of this size are known."""
-    return request.source is not None and _known_outputs(_cache_key(request, request.source, items)) is not None
-
-
-def _known_outputs(key: str) -> list[Item] | None:
-    """The outputs that this process has in memory, or another worker has stored."""
-    if key not in _cache:
-        stored = load_outputs(key)
-        if stored is None:
-            return None
-        _remember(key, stored)
-    return _cache[key]
+    return request.source is not None and _cache_key(request, request.source, items) in _cache
 
 
 def _remember(key: str, outputs: list[Item]) -> None:

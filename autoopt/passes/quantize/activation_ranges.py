@@ -11,6 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +35,6 @@ from autoopt.passes.quantize.histograms import (
     entropy_ranges,
     percentile_range,
 )
-from autoopt.passes.quantize.shared_statistics import Statistics, shared
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -46,6 +46,21 @@ WIDEST_SCORES: Final = 256.0
 """Span of what a Softmax reads that 8 bits hold in steps of 1. Scores that a mask lowers by 10,000 stay in float."""
 CACHE_SIZE: Final = 4
 """Models whose statistics a worker keeps."""
+
+
+@dataclass
+class Statistics:
+    """The statistics of a model that calibration collects; all methods and settings derive ranges from them."""
+
+    op_types: list[str]
+    extremes: dict[str, tuple[np.float32, np.float32]] = field(default_factory=dict)
+    """Smallest and largest value of each tensor."""
+    items: int = 0
+    histograms: dict[int, dict[str, Histogram]] = field(default_factory=dict)
+    """By number of bins."""
+    ranges: dict[str, str] = field(default_factory=dict)
+    """The contents of files with ranges, by method and settings."""
+
 
 _cache: OrderedDict[str, Statistics] = OrderedDict()
 """Statistics by content of model and data."""
@@ -74,11 +89,9 @@ def calibrate(
         model_key = _cache_key(stored, reader, op_types)
         statistics = _statistics(model_key, op_types)
         if key not in statistics.ranges:
-            with shared(model_key, statistics):
-                if key not in statistics.ranges:
-                    large = is_large(model) and not is_split(stored)
-                    collector = _Collector(stored, reader, large, statistics)
-                    statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
+            large = is_large(model) and not is_split(stored)
+            collector = _Collector(stored, reader, large, statistics)
+            statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
     path.write_text(statistics.ranges[key])
     usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
     usable -= {name for name in usable & _softmax_inputs(model) if _span(statistics.extremes[name]) > WIDEST_SCORES}
