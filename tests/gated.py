@@ -14,14 +14,14 @@ import pytest
 from builders import mlp, write
 from children import HANG_SECONDS
 
-from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LAYER_WORK, LOAD, LOCATE, NAME_DATA, RUNTIME
+from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, LOCATE, NAME_DATA, RUNTIME
 from autoopt.registry import DESCRIBE
 from autoopt.workers import WorkerPool
 from autoopt.workers.gate import machine_folder
 
 Calls = list[tuple[str, bool]]
 """Worker functions as they were called, and whether anybody was inside the gate then."""
-READINGS = (ADMIT, INSPECT, LAYER_WORK, LOAD, NAME_DATA, LOCATE, RUNTIME, DESCRIBE_DATA, DESCRIBE)
+READINGS = (ADMIT, INSPECT, LOAD, NAME_DATA, LOCATE, RUNTIME, DESCRIBE_DATA, DESCRIBE)
 """Worker functions that only read, and wait for nobody."""
 
 

@@ -227,7 +227,6 @@ INSPECTION = Inspection(
     parameters=0,
     bytes=9,
     layer_parameters={"Conv": 7},
-    layer_work={"Conv": 7},
 )
 
 
@@ -238,8 +237,7 @@ class ReadingPool(SimulatedPool):
         super().__init__()
         self.functions: list[str] = []
         self.answers: dict[str, Mapping[str, Any] | CallResult] = {
-            sources.INSPECT: replace(INSPECTION, layer_work={}).to_json(),
-            sources.LAYER_WORK: {"layer_work": dict(INSPECTION.layer_work)},
+            sources.INSPECT: INSPECTION.to_json(),
         }
 
     def call(

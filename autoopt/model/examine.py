@@ -15,9 +15,8 @@ from autoopt.model.plain_forms import PLAIN_FORMS
 from autoopt.model.roles import Dimension
 from autoopt.model.split.graphs import came_with_external_data, is_split
 from autoopt.model.split.stored import sizes_of
-from autoopt.model.tables import ALL_VALUES, table_lengths
+from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
 from autoopt.model.tensors import names_of
-from autoopt.model.work import weight_shapes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
@@ -34,6 +33,10 @@ COPIES = frozenset(("Identity", "Dropout", "Cast"))
 """Operators that simplifiers remove where they change nothing."""
 CONSTANT_WEIGHTS = 4
 """The IR version from which weights that are no inputs are constant; before, a model lists all weights as inputs."""
+SCALED = ("DequantizeLinear", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators between a weight as it is stored and its layer whose first input is the weight, whatever the others are."""
+UNPACKING = frozenset((*SCALED, "Cast", "Identity", "Mul", "Sub", "Transpose"))
+"""All such operators that exporters write."""
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Recurrent layer -> the matrices that it has side by side."""
 
@@ -98,7 +101,7 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     shapes: dict[str, tuple[int, ...]] = {}
     for graph in graphs:
-        shapes = weight_shapes(graph, shapes)  # bodies read those of the graphs around them
+        shapes = _weight_shapes(graph, shapes)  # bodies read those of the graphs around them
         for node in graph.node:
             name = walk.op_name(node)
             layer = PLAIN_FORMS.get(name, name)
@@ -107,6 +110,23 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
                 size = sum(math.prod(shapes.get(value, (0,))) for value in set(inputs))
                 counts[layer] += max(0, size or _computed_weights(node))
     return dict(sorted(counts.items()))
+
+
+def _weight_shapes(graph: GraphProto, outer: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shapes of a graph's constants, of `outer` graphs, and of weights that nodes unpack from shorter types.
+
+    Of what such nodes compute, only the number of elements is right.
+    """
+    shapes = {**outer, **constant_shapes(graph)}
+    for node in graph.node:
+        if node.op_type not in UNPACKING or not node.output:
+            continue
+        names = list(filter(None, node.input))
+        if node.op_type in SCALED:
+            names = names[:1]
+        if names and shapes.keys() >= set(names):
+            shapes[node.output[0]] = max(map(shapes.__getitem__, names), key=math.prod)
+    return shapes
 
 
 def _view_pairs(graph: GraphProto) -> int:
@@ -149,7 +169,7 @@ def _narrow_convolutions(graphs: Iterable[GraphProto]) -> int:
     count = 0
     shapes: dict[str, tuple[int, ...]] = {}
     for graph in graphs:
-        shapes = weight_shapes(graph, shapes)
+        shapes = _weight_shapes(graph, shapes)
         for node in graph.node:
             if walk.op_name(node) == "Conv":
                 length, *width = shapes.get(node.input[1], ())[2:] or (1,)

@@ -60,9 +60,6 @@ class Inspection:
     """Elements of weights by type."""
     layer_parameters: Mapping[str, int] = field(default_factory=dict)
     """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ...; integer layers count as float ones."""
-    layer_work: Mapping[str, int] = field(default_factory=dict)
-    """Multiplications by these weights in one inference, by operator; only their shares are meaningful. Empty if
-    unknown."""
     view_pairs: int = 0
     """Operators that only change the shape of a value, right behind another one of them."""
     overridable: tuple[str, ...] = ()

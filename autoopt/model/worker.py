@@ -122,17 +122,6 @@ def load(payload: JsonObject) -> dict[str, JsonValue]:
     return {}
 
 
-def layer_work(payload: JsonObject) -> dict[str, JsonValue]:
-    """Return the `layer_work` of an `Inspection` of the model at `path`.
-
-    It has a call of its own because onnx's shape inference ends the process on some models.
-    """
-    from autoopt.model.io import parse
-    from autoopt.model.work import layer_work
-
-    return {"layer_work": dict(layer_work(parse(Path(str(payload["path"])))))}
-
-
 def runtime(payload: JsonObject) -> dict[str, JsonValue]:
     """Describe this interpreter: the versions of Python, numpy and onnxruntime, its distribution and its providers.
 

@@ -18,7 +18,6 @@ from autoopt.problem.first_call import first_call
 from autoopt.problem.reading import (
     ADMIT,
     INSPECT,
-    LAYER_WORK,
     LOCATE,
     READ_SECONDS,
     admission_seconds,
@@ -63,11 +62,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
         payload = {"path": str(store.artifacts.path(digest))}
         result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=READ_SECONDS)
         model_name = url_name(name) if is_url(name) else Path(name).name
-        inspection = value_of(result, where)
-        if inspection.get("layer_parameters"):
-            # It needs shape inference; that this fails says nothing against a model.
-            inspection |= resources.pool.call(LAYER_WORK, payload, READ_SECONDS).value or {}
-        record = ModelRecord(artifact=digest, name=model_name, inspection=inspection)
+        record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where))
         store.models.add(record)
     return Candidate(digest), replace(Inspection.from_json(record.inspection), repairs=repairs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from autoopt.model.mlflow import is_packaged
 from autoopt.problem.described_data import DescribedData
 from autoopt.problem.environment import library_version, versions
 from autoopt.problem.problem import DataSets, DataSource
-from autoopt.problem.reading import DESCRIBE_DATA, INSPECT, LAYER_WORK, RUNTIME, ask_worker
+from autoopt.problem.reading import DESCRIBE_DATA, INSPECT, RUNTIME, ask_worker
 from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.problem.runtimes import InstalledRuntime
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
@@ -121,11 +121,7 @@ class Probe:
             raise InputError("no such model file", where=str(model))
 
         def ask() -> dict[str, Any]:
-            payload = {"path": str(model.absolute())}
-            inspection = self.ask(INSPECT, payload, str(model))
-            with suppress(InputError):  # shape inference fails on some models that run
-                inspection.update(self.ask(LAYER_WORK, payload, str(model)))
-            return inspection
+            return self.ask(INSPECT, {"path": str(model.absolute())}, str(model))
 
         content = [INSPECT, digest_file(model), list(map(library_version, ("autoopt", "onnx", "onnx-ir")))]
         return Inspection.from_json(self._once(content, ask))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # `plan` starts no worker if it knows the model already
 
 ADMIT: Final = "autoopt.model.worker:admit"
 INSPECT: Final = "autoopt.model.worker:inspect"
-LAYER_WORK: Final = "autoopt.model.worker:layer_work"
 LOAD: Final = "autoopt.model.worker:load"
 NAME_DATA: Final = "autoopt.model.worker:name_data"
 LOCATE: Final = "autoopt.model.worker:locate"

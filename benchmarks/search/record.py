@@ -40,7 +40,7 @@ from autoopt.spec.proposal_options import ProposalOptions, names_model
 from benchmarks.search.costs import CpuClock, Look, Measuring
 from benchmarks.search.table import SOURCE, Row, Table
 
-FACTS = ("op_counts", "layer_parameters", "layer_work", "parameters", "bytes", "opsets")
+FACTS = ("op_counts", "layer_parameters", "parameters", "bytes", "opsets")
 QUIET_KINDS = ("latency", "memory")
 LOOK: Final[Mapping[str, JsonValue]] = {
     "seconds": 0.25,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 from autoopt.problem.admission import admit
-from autoopt.problem.reading import ADMIT, INSPECT, LAYER_WORK
+from autoopt.problem.reading import ADMIT, INSPECT
 from autoopt.workers import CallResult
 
 
@@ -25,14 +24,6 @@ def test_a_model_is_copied_and_inspected_once(simulation: Simulation, pool: Read
     assert inspection == INSPECTION
     assert simulation.model(candidate)["passes"] == ["mine"]
     assert admit(simulation.resources, model)[0] == candidate
-    assert pool.functions == [ADMIT, INSPECT, LAYER_WORK]
-
-
-def test_the_work_of_a_model_without_layers_is_not_counted(
-    simulation: Simulation, pool: ReadingPool, model: Path
-) -> None:
-    pool.answers[INSPECT] = replace(INSPECTION, layer_parameters={}, layer_work={}).to_json()
-    assert not admit(simulation.resources, model)[1].layer_work
     assert pool.functions == [ADMIT, INSPECT]
 
 
@@ -44,7 +35,7 @@ def test_a_model_whose_copy_is_damaged_is_admitted_again(
     copy.chmod(0o644)
     copy.write_text("damaged")
     assert admit(simulation.resources, model)[0] == candidate
-    assert pool.functions == [ADMIT, INSPECT, LAYER_WORK, ADMIT]
+    assert pool.functions == [ADMIT, INSPECT, ADMIT]
     assert simulation.model(candidate)["passes"] == ["mine"]
 
 
@@ -62,13 +53,3 @@ def test_a_model_that_crashes_its_reader_is_one_line(simulation: Simulation, poo
     pool.answers[INSPECT] = CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
     with pytest.raises(InputError, match=r"model\.onnx: reading it crashes the process"):
         admit(simulation.resources, model)
-
-
-def test_shape_inference_that_crashes_says_nothing_against_a_model(
-    simulation: Simulation, pool: ReadingPool, model: Path
-) -> None:
-    pool.answers[LAYER_WORK] = CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
-    _, inspection = admit(simulation.resources, model)
-    assert inspection.layer_work == {}
-    assert inspection.op_counts == INSPECTION.op_counts
-    assert not simulation.resources.store.deaths.all()

@@ -207,11 +207,10 @@ def _out_of_reach(reached: Collection[str], model: Inspection) -> str:
     return f"{share:.0%} of the layers' weights are in {', '.join(sorted(others))}, which it leaves in float"
 
 
-def conv_work_share(model: Inspection) -> float:
-    """Share of the multiplications by weights that convolutions do; 0 if it is unknown."""
-    total = sum(model.layer_work.values())
-    convolutions = sum(model.layer_work.get(op, 0) for op in CONVOLUTIONS)
-    return convolutions / total if total else 0.0
+def conv_share(model: Inspection) -> float:
+    """Share of the layers' weights in convolutions; 0 without layers."""
+    total = sum(model.layer_parameters.values())
+    return sum(model.layer_parameters.get(op, 0) for op in CONVOLUTIONS) / total if total else 0.0
 
 
 def has_split_hard_sigmoids(model: Inspection) -> bool:
