@@ -114,8 +114,8 @@ def test_both_models_of_a_comparison_pack_weights_or_neither(
 ) -> None:
     opened: list[str] = []
 
-    def open_session(path: Path, *, packs_weights: bool) -> ort.InferenceSession:
-        session = make_plain_session(path, packs_weights=packs_weights)
+    def open_session(path: Path, *, packs_weights: bool, graph: bytes | None) -> ort.InferenceSession:
+        session = make_plain_session(path, packs_weights=packs_weights, graph=graph)
         opened.append(prepacking(session))
         return session
 
