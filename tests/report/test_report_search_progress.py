@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from progress_cases import latency, trial
 
 from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.report.progress.search_progress import SearchProgress
 
@@ -27,6 +28,14 @@ def test_an_objective_without_a_ratio_is_shown_by_its_value() -> None:
     search = SearchProgress(("accuracy",), goal="maximize", planned=0, began=0.0)
     search.add(trial(metrics={"accuracy": Estimate.exact(0.5)}))
     assert search.texts(0.0)[:2] == ["1 trial", "accuracy 0.5000"]
+
+
+def test_a_trial_that_repeats_a_known_model_does_not_count() -> None:
+    search = SearchProgress(("latency_p50",), goal="minimize", planned=5, began=0.0)
+    first, other = Candidate("a" * 64), Candidate("b" * 64)
+    for candidate, twin in ((first, None), (first, None), (other, first.key), (None, None)):
+        search.add(trial(candidate=candidate, twin=twin, ratios=latency(0.5)))
+    assert search.count_text() == "2/5 trials"
 
 
 def test_chains_are_sorted_by_their_best_trial() -> None:

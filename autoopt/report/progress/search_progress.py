@@ -45,6 +45,8 @@ class SearchProgress:
         self._goal = goal
         self._deadline = deadline
         self._executed = 0
+        self._known: set[str | None] = set()
+        """Keys of the candidates of all trials, and of those that have the same values."""
         self._failures: dict[str, int] = {}
         """By message, the number of the first trial with it."""
         self._models: dict[str, int] = {}
@@ -52,7 +54,9 @@ class SearchProgress:
 
     def add(self, trial: Trial) -> bool:
         """Count a trial; true if it is the best so far."""
-        self.trials += self.first_with_model_of(trial) == trial.number
+        identities = {trial.twin, None if trial.candidate is None else trial.candidate.key} - {None}
+        self.trials += self._known.isdisjoint(identities)
+        self._known |= identities
         self._executed += trial.executed > 0
         chain = self.chains.setdefault(trial.chain, ChainTrials(trial.chain))
         chain.trials += 1
