@@ -28,12 +28,8 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
             "[default: the places of its last release].",
         ),
     ] = None,
-    zoo: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of the zoo [default: the only one that has it; with --list, all]."),
-    ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For a run that no sweep made: the model's name in the zoo.")
+        str | None, typer.Option(metavar="ZOO/MODEL", help="For a run that no sweep made: what it is a release of.")
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="NAME", help="Release the best model for this target.")] = None,
     undo: Annotated[
@@ -51,27 +47,27 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.zoo.releases import promote as release_model
 
     if every:
-        _list_releases(zoo, as_json)
+        _list_releases(as_json)
         return
     if model is None:
         raise InputError("name a model", where="MODEL", remedy="'autoopt promote --list' shows what is released")
     with existing_store() as store:
         if undo:
-            taken_back, release = roll_back(store, model, zoo)
+            taken_back, release = roll_back(store, model)
             text = f"took back {taken_back.name}; released again {release_text(release)}"
             print_result({"taken_back": taken_back.number, **release.to_json()}, text, as_json)
             return
-        release = release_model(store, Promotion(model, trial, target, zoo, name, tuple(to or ())))
+        release = release_model(store, Promotion(model, trial, target, name, tuple(to or ())))
     print_result(release.to_json(), f"released {release_text(release)}", as_json)
 
 
-def _list_releases(zoo: str | None, as_json: bool) -> None:
+def _list_releases(as_json: bool) -> None:
     from autoopt.report.table import write_table
     from autoopt.zoo.release_text import releases_table
     from autoopt.zoo.releases import release_rows
 
     with existing_store() as store:
-        rows = release_rows(store, zoo)
+        rows = release_rows(store)
     if as_json:
         print_json([{**row.release.to_json(), "current": row.current} for row in rows])
     elif rows:

@@ -36,10 +36,5 @@ def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool 
     from autoopt.store.store import Store
 
     home = (home or settings().home).absolute()
-    own = home / DATABASE_FILE
-    address = url or settings().db_url or own
-    neighbour = None
-    if address != own and own.is_file() and own.stat().st_size:
-        neighbour = own
-    artifacts_url = settings().artifacts_url
-    return Store(open_database(address), home, artifacts_url=artifacts_url, adopt=adopt, neighbour=neighbour)
+    address = url or settings().db_url or home / DATABASE_FILE
+    return Store(open_database(address), home, artifacts_url=settings().artifacts_url, adopt=adopt)

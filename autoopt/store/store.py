@@ -39,7 +39,6 @@ class Store:
         *,
         artifacts_url: str | None = None,
         adopt: bool = False,
-        neighbour: Path | None = None,
     ) -> None:
         """Open a store; create its tables.
 
@@ -48,7 +47,6 @@ class Store:
             home: The folder of the store on this machine.
             artifacts_url: The place where machines share artifacts, if they do.
             adopt: Accept an empty database although the folder holds artifacts, to restore a backup.
-            neighbour: Another database in the folder, to which its artifacts belong.
         """
         # SQLAlchemy takes a tenth of a second to import, and most commands never open a store.
         from autoopt.store.files.artifacts import ArtifactFiles
@@ -79,18 +77,14 @@ class Store:
         self.deaths = SqlDeaths(database)
         self.releases = SqlReleases(database)
         self.lineage = SqlLineage(self.artifacts, self.models, database)
-        self._neighbour = neighbour
         prepare(database, (lambda: None) if adopt else self._refuse_lost_database)
 
     def _refuse_lost_database(self) -> None:
         """Refuse to begin a new store beside the artifacts of another."""
         count = len(self.files.digests())
-        if count and self._neighbour is not None:
-            what = f"a new database cannot share the folder of {self._neighbour}"
-            raise InputError(what, where=self.safe_url, remedy="set AUTOOPT_HOME to a folder of its own")
         if count:
             raise InputError(
-                f"the database is empty, but {self.files.root} holds {count} artifacts: a database was lost",
+                f"the database is empty, but {self.files.root} holds {count} artifacts of another one",
                 where=self.safe_url,
                 remedy="bring back a backup with 'autoopt store restore FOLDER', or set AUTOOPT_HOME to a new folder",
             )

@@ -64,12 +64,11 @@ class Promotion:
     """The model to promote, as the command line names it."""
 
     what: str
-    """Name of a model in the newest sweep of its zoo, or the id of a run."""
+    """A model in the newest sweep of its zoo, `MODEL` or `ZOO/MODEL`, or the id of a run."""
     trial: int | None = None
     target: str | None = None
-    zoo: str | None = None
     name: str | None = None
-    """Name of the model within the zoo, for a run that no sweep made."""
+    """`ZOO/MODEL`: what a run is a release of that no sweep made."""
     places: tuple[str, ...] = ()
     """Places to publish at; see `release_places`. Empty: those of its last release."""
 
@@ -79,7 +78,7 @@ def release_histories(store: Store, zoo: str) -> dict[str, ReleaseHistory]:
     return _histories(store, zoo).get(zoo, {})
 
 
-def _histories(store: Store, zoo: str | None) -> dict[str, dict[str, ReleaseHistory]]:
+def _histories(store: Store, zoo: str | None = None) -> dict[str, dict[str, ReleaseHistory]]:
     """The releases of all zoos, or of one, by the zoo's name and the model's name."""
     histories: dict[str, dict[str, ReleaseHistory]] = {}
     for record in store.releases.all(zoo):
@@ -125,7 +124,7 @@ def promote(store: Store, promotion: Promotion) -> Release:
         return release
 
 
-def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release, Release]:
+def roll_back(store: Store, name: str) -> tuple[Release, Release]:
     """Release again what was released before; it is published at the places of the current release.
 
     Returns:
@@ -134,7 +133,7 @@ def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release,
     Raises:
         InputError: the model has no release, or no earlier one, or another process is releasing it.
     """
-    zoo, name, _ = find_releases(store, name, zoo)
+    zoo, name = _released(store, name)
     with _alone(store, f"{zoo}/{name}"):
         history = release_histories(store, zoo)[name]
         current = history.current
@@ -156,30 +155,26 @@ def _store_step(store: Store, release: Release, run: RunRecord, *, rolled_back: 
     store.releases.add(step)
 
 
-def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str, str, ReleaseHistory]:
-    """Find the releases of a model: the zoo, the model's name and its history.
-
-    `name` is `MODEL` or `ZOO/MODEL`. Without a `zoo`, it is the only one that has released such a model.
+def _released(store: Store, text: str) -> tuple[str, str]:
+    """The zoo and the name of a released model that is named as `MODEL` or `ZOO/MODEL`.
 
     Raises:
         InputError: no zoo has released it, or several have.
     """
-    name, zoo = _split_name(name, zoo)
-    matches = {title: models[name] for title, models in sorted(_histories(store, zoo).items()) if name in models}
-    if not matches:
+    zoo, name = _split_name(text)
+    zoos = [title for title, models in sorted(_histories(store, zoo).items()) if name in models]
+    if not zoos:
         raise InputError(f"no release of a model {name!r}", where="MODEL", remedy="see 'autoopt promote --list'")
-    if len(matches) > 1:
-        raise InputError(
-            f"several zoos have released {name!r}: {', '.join(matches)}", where="MODEL", remedy="add --zoo"
-        )
-    [(title, history)] = matches.items()
-    return title, name, history
+    if len(zoos) > 1:
+        reason = f"several zoos have released {name!r}: {', '.join(zoos)}"
+        raise InputError(reason, where="MODEL", remedy="write ZOO/MODEL")
+    return zoos[0], name
 
 
-def release_rows(store: Store, zoo: str | None = None) -> list[ReleaseRow]:
-    """List all releases, or those of a zoo: models together, the newest release of each first."""
+def release_rows(store: Store) -> list[ReleaseRow]:
+    """List all releases: models together, the newest release of each first."""
     rows: list[ReleaseRow] = []
-    for _, models in sorted(_histories(store, zoo).items()):
+    for _, models in sorted(_histories(store).items()):
         for history in models.values():
             rows += _rows_of(history)
     return rows
@@ -217,16 +212,15 @@ def _alone(store: Store, model: str) -> Iterator[None]:
         store.claims.release("release", model)
 
 
-def _split_name(name: str, zoo: str | None) -> tuple[str, str | None]:
-    """The model's name, and the zoo that is given or stands before it: `ZOO/MODEL`."""
-    if zoo is None and "/" in name:
-        zoo, _, name = name.partition("/")
-    return name, zoo
+def _split_name(text: str) -> tuple[str | None, str]:
+    """The zoo and the model's name of `ZOO/MODEL` or `MODEL`."""
+    zoo, slash, name = text.partition("/")
+    return (zoo, name) if slash else (None, text)
 
 
 def _chosen(store: Store, promotion: Promotion) -> tuple[Release, RunRecord]:
     """The entry to release without the fields that every release gets, and the run that made the model."""
-    name, zoo = _split_name(promotion.what, promotion.zoo)
+    zoo, name = _split_name(promotion.what)
     release = _of_newest_sweep(store, name, zoo)
     if release is not None:
         return release, store.runs.get(release.entry.run)
@@ -243,7 +237,7 @@ def _of_newest_sweep(store: Store, name: str, zoo: str | None) -> Release | None
     matches = [Release(title, 0, entry, sweep) for title, (sweep, entry) in entries.items()]
     if len(matches) > 1:
         zoos = ", ".join(match.zoo for match in matches)
-        raise InputError(f"several zoos have a model {name!r}: {zoos}", where="MODEL", remedy="add --zoo")
+        raise InputError(f"several zoos have a model {name!r}: {zoos}", where="MODEL", remedy="write ZOO/MODEL")
     for match in matches:
         entry = match.entry
         if entry.status != OK or entry.compared.regressed:
@@ -256,20 +250,21 @@ def _of_newest_sweep(store: Store, name: str, zoo: str | None) -> Release | None
 
 def _of_run(store: Store, run: RunRecord, promotion: Promotion) -> Release:
     """A run as a release: its entry in the newest sweep that has it, or a new one."""
-    for record in store.sweeps.all(promotion.zoo):
+    zoo, name = _split_name(promotion.name or "")
+    for record in store.sweeps.all(zoo):
         for document in record.result.get("models", ()):
             if document.get("run") == run.id:
                 return Release(record.name, 0, SweepEntry.from_json(document), record.id)
-    if promotion.zoo is None or promotion.name is None:
-        remedy = "add --zoo and --name: of which model of which zoo it is a release"
+    if zoo is None:
+        remedy = "add --name ZOO/MODEL: what it is a release of"
         raise InputError(f"run {run.id} belongs to no sweep", where="RUN", remedy=remedy)
-    return Release(promotion.zoo, 0, SweepEntry(promotion.name, OK))
+    return Release(zoo, 0, SweepEntry(name, OK))
 
 
 def _with_model(entry: SweepEntry, package: Package, promotion: Promotion) -> SweepEntry:
     """The entry with the model to release as its best; that of a sweep keeps the figures of its night."""
     if promotion.name is not None:
-        entry = replace(entry, name=promotion.name)
+        entry = replace(entry, name=_split_name(promotion.name)[1])
     if entry.best is not None and entry.best.candidate.key == package.model.candidate.key:
         return replace(entry, last_best=None)
     result = replace(package.result, best=package.model, front=(), targets=(), choice=None)

@@ -19,7 +19,7 @@ from autoopt.store.maintenance.gc import collect
 from autoopt.zoo.releases import release_histories
 
 Call = Callable[..., Any]
-AS = ("--zoo", "production", "--name", "cnn")
+AS = ("--name", "production/cnn")
 
 
 def live(tmp_path: Path) -> bytes:
@@ -36,9 +36,8 @@ def test_a_model_is_promoted_rolled_back_and_listed(call: Call, filled: dict[str
     assert call("promote", "--undo", "cnn").err.startswith("cnn: release production/cnn 1 is the first one")
     with open_store(None, tmp_path / ".autoopt") as store:
         assert collect(store, dry_run=True, keep_runs=0).runs == ()
-    code, out, _ = call("promote", "--list", "--zoo", "production", "--json")
+    code, out, _ = call("promote", "--list", "--json")
     assert [(row["number"], row["current"]) for row in json.loads(out)] == [(1, True)]
-    assert call("promote", "--list", "--zoo", "other").out.startswith("nothing is released")
 
 
 def test_a_model_is_released_to_an_object_store(
@@ -53,7 +52,7 @@ def test_a_model_is_released_to_an_object_store(
         current = json.loads(system.cat_file(f"{url}/cnn/current.json"))
         assert current["model"] == "cnn"
         assert system.cat_file(f"{url}/cnn/{current['folder']}/model.onnx") == b"best"
-        other = ("--zoo", "production", "--name", "other", "--to", f"{url}/cnn")
+        other = ("--name", "production/other", "--to", f"{url}/cnn")
         assert "is not release production/other 1" in call("promote", filled["run"], *other).err
     assert "cannot publish there" in call("promote", filled["run"], *AS, "--to", "s3://artifacts/cnn2").err
 
@@ -99,7 +98,7 @@ import sys
 from autoopt.cli.app import main
 print("ready", flush=True)
 sys.stdin.readline()
-sys.exit(main(["promote", *sys.argv[1:], "--zoo", "production", "--name", "cnn"]))
+sys.exit(main(["promote", *sys.argv[1:], "--name", "production/cnn"]))
 """
 
 
@@ -146,7 +145,7 @@ def test_a_promotion_waits_for_no_process_that_has_died(
     ("arguments", "text"),
     [
         (("nothing",), "MODEL: no model or run 'nothing'; name a model as 'autoopt nights' lists it, or a run as"),
-        (("RUN",), "belongs to no sweep; add --zoo and --name: of which model of which zoo it is a release"),
+        (("RUN",), "belongs to no sweep; add --name ZOO/MODEL: what it is a release of"),
         (("RUN", "9", *AS), "has no trial 9"),
         (("RUN", *AS, "--to", "mlflow:"), "--to: 'mlflow:' names no model; write mlflow:NAME"),
         (("RUN", *AS, "--to", "file"), "is a file, not a folder for results"),

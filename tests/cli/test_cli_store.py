@@ -62,7 +62,7 @@ def test_a_lost_store_comes_back_from_its_backup(
     (home / "autoopt.db").unlink()
     code, out, err = call("runs")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "holds 3 artifacts: a database was lost; bring back a backup with 'autoopt store restore FOLDER'" in err
+    assert "holds 3 artifacts of another one; bring back a backup with 'autoopt store restore FOLDER'" in err
     assert call("store", "restore", "backup") == (0, "restored 1 runs, 3 artifacts\n", "")
     assert json.loads(call("runs", "latest", "--json").out) == RunResult.from_json(filled).to_json()
 

@@ -79,6 +79,14 @@ def test_a_target_of_this_machine_and_one_of_a_pool(served: Serving) -> None:
     assert served.autoopt("run", dag, "--engine", "prefect", "--out", "both")["reused"]
 
 
+def test_a_sweep_takes_such_a_dag(served: Serving) -> None:
+    dag = write_dag(served, f"{BOTH}\nobjectives: [{{metric: size}}]", "swept.yaml")
+    (served.folder / "zoo.yaml").write_text(f"name: both\nmodels: [{dag}]\n")
+    [model] = served.autoopt("sweep", "zoo.yaml", "--engine", "prefect", "--out", "swept")["models"]
+    assert model["status"] == "ok", model["reason"]
+    assert [target["name"] for target in model["result"]["targets"]] == ["here", "board"]
+
+
 def test_a_pool_as_the_only_target_executes_the_whole_run(served: Serving) -> None:
     dag = write_dag(served, "target: {work_pool: board}")
     document = served.autoopt("run", dag, "--engine", "prefect", "--out", "alone")
