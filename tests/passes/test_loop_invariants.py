@@ -65,8 +65,10 @@ def test_only_what_is_the_same_in_each_iteration_moves(tmp_path: Path, operator:
     assert ops(saved(result)) == outside if len(outside) > 1 else result["outcome"] == "unchanged"
 
 
-def test_equal_names_in_two_loops_stay_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("condition", ["c", "yes"])
+def test_two_loops_with_equal_names_and_one_condition_stay_apart(tmp_path: Path, condition: str) -> None:
     loop = INVARIANT.partition("{")[2].rpartition("}")[0].replace("OPERATOR", "Mul (x, x)")
+    loop = loop.replace("Identity (c)", f"Identity ({condition})")
     second = loop.replace("y = Loop (count, yes, x)", "z = Loop (count, yes, y)").replace("Mul (x, x)", "Mul (y, y)")
     text = f"g (float[3] x) => (float[3] z) {{ {loop} {second} }}"
     result = step(tmp_path, made(text, count=np.int64(2), yes=np.True_), PASS)

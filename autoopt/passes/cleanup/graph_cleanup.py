@@ -58,12 +58,17 @@ class IdentityElimination(LibraryCleanup):
     aliases = ("identity_elim", "eliminate_identity")
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        removed = False
-        for graph in (model.graph, *model.functions.values()):
-            for node in ir.traversal.RecursiveGraphIterator(graph):
-                if node.op_type == "Identity" and node.domain in DEFAULT_DOMAINS:
-                    removed |= _remove_identity(node)
-        return model if removed else None
+        return model if remove_identities(model) else None
+
+
+def remove_identities(model: ir.Model) -> bool:
+    """Remove the Identity nodes that no output needs, in functions and bodies too; tell if there were any."""
+    removed = False
+    for graph in (model.graph, *model.functions.values()):
+        for node in ir.traversal.RecursiveGraphIterator(graph):
+            if node.op_type == "Identity" and node.domain in DEFAULT_DOMAINS:
+                removed |= _remove_identity(node)
+    return removed
 
 
 def _remove_identity(node: ir.Node) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.model.random_nodes import RANDOM_OPS
 from autoopt.passes.base import Pass
+from autoopt.passes.cleanup.graph_cleanup import remove_identities
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
@@ -38,7 +39,8 @@ class LoopInvariantCodeMotion(Pass):
             is_changed |= any(changes)
         if not is_changed:
             return None
-        return apply_ir_passes(model, ir_passes.IdentityEliminationPass(), ir_passes.RemoveUnusedNodesPass())
+        remove_identities(model)
+        return apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass())
 
 
 def source_of(value: ir.Value) -> ir.Value:
