@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from autoopt.data.opening import loader_of, next_tokens, open_data
 from autoopt.data.sources.recurrence import find_recurrence
 from autoopt.data.sources.synthetic import assumed_sizes
 from autoopt.json_codec import JsonValue, to_json
+from autoopt.model.io import parse
+from autoopt.model.lazy_imports import onnx
 
 TEXTS = 1000
 """Labels that are looked at for one that is text; most different texts that may be names of classes."""
@@ -51,13 +54,15 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
                 starts=recurrence.starts,
             )
     if data.labels is not None:
-        description = _with_labels(description, data, data.labels)
+        description = _with_labels(description, data, data.labels, None if model is None else Path(str(model)))
     return to_json(description)
 
 
-def _with_labels(description: DataDescription, data: DataSet, labels: Array) -> DataDescription:
+def _with_labels(
+    description: DataDescription, data: DataSet, labels: Array, model: Path | None
+) -> DataDescription:
     """The description of a data set and of its labels."""
-    kind, text, broken = _label_kind(data, labels), _label_text(labels), _broken_labels(labels)
+    kind, text, broken = _label_kind(data, labels, model), _label_text(labels), _broken_labels(labels)
     description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
     description = replace(description, first_label=_beginning(labels[0]))
     plain = plain_labels(labels)
@@ -136,14 +141,29 @@ def _open_axes(arrays: Sequence[Array]) -> tuple[int, ...]:
     return tuple(axis for axis, sizes_of_axis in enumerate(sizes) if len(sizes_of_axis) > 1)
 
 
-def _label_kind(data: DataSet, labels: Array) -> str:
+def _label_kind(data: DataSet, labels: Array, model: Path | None) -> str:
     if next_tokens(data) is not None:
         return "token"
     plain = plain_labels(labels)
     is_single = plain.size == len(plain)
     if plain.dtype.kind == "f" or (plain.dtype == "uint8" and not is_single):
+        are_classes = is_single and model is not None and _are_classes_of(model, plain)
+        if are_classes:
+            return "class"
         return "value" if is_single else "tensor"
     return "class"
+
+
+def _are_classes_of(model: Path, labels: Array) -> bool:
+    """Tell if numbers are whole and the model predicts classes: a score for each of them, or whole numbers itself."""
+    outputs = parse(model).graph.output if model.suffix == ".onnx" else ()
+    if not outputs or not np.array_equal(labels, np.round(labels)):
+        return False
+    kind = outputs[0].type.tensor_type
+    if kind.elem_type == onnx.TensorProto.INT64:
+        return True
+    scores = kind.shape.dim[-1].dim_value if len(kind.shape.dim) == 2 else 0
+    return bool(scores > 1 and 0 <= labels.min() and labels.max() < scores)
 
 
 def _broken_labels(labels: Array) -> int:

@@ -36,6 +36,13 @@ def test_a_description_has_the_kind_of_labels(tmp_path, kind, labels):
     )
 
 
+@pytest.mark.parametrize(("labels", "kind"), [(Y + 1.0, "class"), (Y + 2.0, "value"), (Y + 0.5, "value")])
+def test_whole_numbers_are_classes_where_the_model_has_a_score_for_each(tmp_path, labels, kind):
+    np.savez(tmp_path / "d.npz", x=np.ones((6, 8), np.float32), labels=labels)
+    model = str(io.save(builders.mlp(classes=4), tmp_path))
+    assert describe({"data": str(tmp_path / "d.npz"), "model": model})["label_kind"] == kind
+
+
 @pytest.mark.parametrize(
     ("labels", "text"), [(["3", "x7"], "x7"), (["1", "2.5"], None), ([1, 2], None), ([None, "cat"], "None")]
 )

@@ -58,7 +58,8 @@ MODEL_TYPES = Literal[
 Fusion: TypeAlias = Callable[["ModelProto"], tuple["ModelProto", Mapping[str, int]]]
 """A function that fuses, and counts the new operators by type."""
 DEFAULT_EPSILON = 1e-5
-"""Of LayerNormalization in ONNX."""
+NORMALIZATIONS = ("LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization")
+"""Operators whose epsilon is that if none is stated."""
 COLLECTED_BYTES: Final = 32 << 20
 """Size of a model from which its copies are freed at once: looking for them takes a tenth of a second."""
 
@@ -313,7 +314,7 @@ def has_normalization(model: ModelProto) -> bool:
 def _state_epsilon(model: ModelProto) -> None:
     """Write the default epsilon of ONNX into layer normalizations: onnxruntime's fusion takes 1e-12 for it."""
     for node in walk_nodes(model.graph):
-        is_normalization = node.op_type == "LayerNormalization" and is_standard(node)
+        is_normalization = node.op_type in NORMALIZATIONS
         if is_normalization and all(attribute.name != "epsilon" for attribute in node.attribute):
             node.attribute.append(helper.make_attribute("epsilon", DEFAULT_EPSILON))
 
