@@ -18,6 +18,9 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 
 CHANNELS: Final = (1, 3, 4)
+COLOURS: Final = 3
+LOWEST_LINE: Final = 8
+"""Smallest height of the image of a line of text."""
 SHORTEST_SOUND: Final = 2000
 """Smallest fixed size that counts as the length of a sound."""
 SHORTEST_PIECE: Final = 256
@@ -220,12 +223,21 @@ def _is_state(value: Value) -> bool:
 
 
 def image_axes(dims: Sequence[Dimension]) -> tuple[int, int] | None:
-    """The axes of height and width of a batch of images; None for other shapes."""
+    """The axes of height and width of a batch of images; None for other shapes.
+
+    Without colours, one fixed side is the height of a line of text: keys and values of a cache of few heads or small
+    ones have an open length too.
+    """
     if len(dims) != 4 or any("frame" in str(size).lower() for size in dims):
         return None
-    if dims[1] in CHANNELS:
-        return 2, 3
-    return (1, 2) if dims[3] in CHANNELS else None
+    axes = (2, 3) if dims[1] in CHANNELS else (1, 2)
+    channels = dims[1] if dims[1] in CHANNELS else dims[3]
+    height, width = (dims[axis] for axis in axes)
+    is_line = isinstance(height, int) and height >= LOWEST_LINE
+    has_one_side = channels != COLOURS and isinstance(height, int) != isinstance(width, int)
+    if channels not in CHANNELS or (has_one_side and not is_line):
+        return None
+    return axes
 
 
 def _is_spectrum(value: Value) -> bool:

@@ -156,4 +156,4 @@ def check_writable(out: Path) -> None:
             pass
     except OSError as error:
         message = f"is not writable ({error.strerror}); the results cannot be saved there"
-        raise InputError(message, where=str(existing)) from None
+        raise InputError(message, where=str(existing), remedy="--out DIR names another folder") from None
