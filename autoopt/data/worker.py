@@ -58,9 +58,7 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     return to_json(description)
 
 
-def _with_labels(
-    description: DataDescription, data: DataSet, labels: Array, model: Path | None
-) -> DataDescription:
+def _with_labels(description: DataDescription, data: DataSet, labels: Array, model: Path | None) -> DataDescription:
     """The description of a data set and of its labels."""
     kind, text, broken = _label_kind(data, labels, model), _label_text(labels), _broken_labels(labels)
     description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
@@ -163,7 +161,7 @@ def _are_classes_of(model: Path, labels: Array) -> bool:
     if kind.elem_type == onnx.TensorProto.INT64:
         return True
     scores = kind.shape.dim[-1].dim_value if len(kind.shape.dim) == 2 else 0
-    return bool(scores > 1 and 0 <= labels.min() and labels.max() < scores)
+    return bool(scores > 1 and labels.min() >= 0 and labels.max() < scores)
 
 
 def _broken_labels(labels: Array) -> int:
