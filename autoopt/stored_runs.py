@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from autoopt.errors import InputError, writing
 from autoopt.metrics import Estimate
 from autoopt.report.charts import trade_off, trade_offs
+from autoopt.report.drawing import in_notebook
 from autoopt.report.pages import render
 from autoopt.report.run_list import RunRow, runs_table
 from autoopt.report.run_view import RunView, labelled_models
@@ -106,7 +107,7 @@ class Run(RunResult):
         if chart is None:
             objective = first_objective(self).metric
             raise InputError(f"no trial has {objective} and {metric or 'another metric'}", where=f"run {self.run}")
-        return chart
+        return in_notebook(chart)
 
     def report(self, file: str | Path) -> Path:
         """Write the HTML page of the run, as `autoopt report` does; return its path.

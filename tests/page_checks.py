@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-import altair as alt
+from autoopt.report.drawing import Spec
 
 VOID = {"meta", "br", "input", "line", "path", "rect", "circle"}
 
@@ -42,11 +42,11 @@ def needs_nothing_else(html: str) -> bool:
     return re.findall(r'\ssrc=|href="[^#]|@import|url\(|https?://', without_namespaces) == []
 
 
-def datasets(chart: alt.LayerChart | None) -> list[list[dict[str, Any]]]:
+def datasets(chart: Spec | None) -> list[list[dict[str, Any]]]:
     """The rows of each layer of a chart, those of layers that share data once."""
     assert chart is not None
     found: list[list[dict[str, Any]]] = []
-    pending = [chart.to_dict()]
+    pending = [chart]
     for part in pending:
         rows = part.get("data", {}).get("values")
         if rows is not None and rows not in found:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 import typer
@@ -20,92 +23,20 @@ from autoopt.cli.output import USAGE_ERROR, example_text
 from autoopt.errors import EXIT_INTERRUPTED, MAX_PATH_CHARS, AutooptError, InputError, bug_text, one_line
 
 
+@dataclass(frozen=True)
 class Command:
     """A command; only the one that is called is imported."""
 
-    def __init__(self, place: str, help: str, *examples: str) -> None:
-        """Describe a command: `module:attribute` below `autoopt.cli`, a sentence, and command lines for its help.
-
-        The attribute is a function, or a Typer object for a group of commands.
-        """
-        self.place = place
-        self.help = help
-        self.examples = examples
+    place: str
+    """`module:attribute` below `autoopt.cli`: a function, or a Typer object for a group of commands."""
+    help: str
+    examples: Sequence[str]
+    """Command lines for its help."""
 
 
 COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
-    "Optimize": {
-        "init": Command(
-            "init:init",
-            "Propose a dag.yaml for a model, or copy examples.",
-            "autoopt init model.onnx --data test.npz",
-            "autoopt init --examples -o mine",
-        ),
-        "plan": Command(
-            "plan:plan",
-            "Show the chains of a DAG, and what was pruned and why.",
-            "autoopt plan model.onnx",
-            "autoopt plan dag.yaml --model model.onnx",
-        ),
-        "run": Command(
-            "run:run",
-            "Search a DAG for the best model and write it to out/.",
-            "autoopt run model.onnx --data test.npz",
-            "autoopt run model.onnx --data images/ --image-size 224x224 --minimize size",
-            "autoopt run dag.yaml --model model.onnx --minutes 5",
-        ),
-        "resume": Command("run:resume", "Resume interrupted runs.", "autoopt resume", "autoopt resume 1f2e3d4c5b6a"),
-    },
-    "Look at results": {
-        "runs": Command("runs:runs", "List runs, or show the result of one.", "autoopt runs latest"),
-        "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
-        "ui": Command("ui:ui", "Show runs, nights and releases in a browser.", "autoopt ui --open"),
-        "compare": Command(
-            "compare:compare", "Compare two runs, or two models layer by layer.", "autoopt compare 1f2e3d4c5b6a"
-        ),
-        "lineage": Command("lineage:lineage", "Show how a model was made.", "autoopt lineage out/model.onnx"),
-    },
-    "Use results elsewhere": {
-        "export": Command(
-            "exports:export",
-            "Write a model as a package, or a run for Optuna or MLflow.",
-            "autoopt export latest 3 -o small.zip",
-            "autoopt export latest --to optuna:study.db",
-        ),
-        "replay": Command("lineage:replay", "Rebuild a model from its recipe.", "autoopt replay out --model m.onnx"),
-    },
-    "Zoos of models, every night": {
-        "sweep": Command("sweep:sweep", "Optimize a zoo; compare with its last good sweep.", "autoopt sweep zoo.yaml"),
-        "check": Command(
-            "sweep:check",
-            "Measure a zoo or a model again and compare, for CI.",
-            "autoopt check zoo.yaml --junit autoopt.xml",
-            "autoopt check model.onnx --baseline out",
-        ),
-        "nights": Command("nights:nights", "Show the sweeps of a zoo over time.", "autoopt nights production"),
-        "promote": Command(
-            "promote:promote",
-            "Release a model; later sweeps compare with it.",
-            "autoopt promote cnn --to /srv/models/cnn",
-        ),
-        "serve": Command(
-            "serve:serve", "Start a Prefect server, workers, deployments.", "autoopt serve --zoo zoo.yaml"
-        ),
-    },
-    "Single passes and models": {
-        "data": Command("data:data", "Show what a model would be fed.", "autoopt data model.onnx test.npz"),
-        "passes": Command("passes:app", "List passes, show one, or create one from a template.", "autoopt passes list"),
-        "apply": Command("apply:apply", "Apply one pass to a model.", "autoopt apply simplify m.onnx -o new.onnx"),
-    },
-    "Setup and store": {
-        "doctor": Command("doctor:doctor", "Check the installation and suggest fixes.", "autoopt doctor"),
-        "import-olive": Command(
-            "import_olive:import_olive",
-            "Convert a configuration of Olive into a dag.yaml.",
-            "autoopt import-olive config.json -o dag.yaml",
-        ),
-        "store": Command("store:app", "Verify, clean, count, back up and restore the store.", "autoopt store verify"),
-    },
+    title: {name: Command(**fields) for name, fields in commands.items()}
+    for title, commands in json.loads(Path(__file__).with_name("commands.json").read_bytes()).items()
 }
 """By title of the group and name, in the order of the help page."""
 COMMANDS: Final = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
@@ -197,8 +128,6 @@ def _is_forbidden(error: OSError) -> bool:
 
 
 def _is_in_store(path: str) -> bool:
-    from pathlib import Path
-
     from autoopt.settings import settings
 
     return Path(path).absolute().is_relative_to(settings().home.absolute())

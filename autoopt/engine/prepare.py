@@ -73,7 +73,7 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
             for note in runtimes:
                 request.observer.on_note(note)
         if len(spec.all_targets) > 1:
-            from autoopt.engine.targets.preparation import prepare_targets
+            from autoopt.engine.targets.multi_target import prepare_targets
 
             return _warmed(prepare_targets(request, spec, resources, began), resources)
         return _opened_session(request, spec, resources, began, try_scripts)

@@ -112,11 +112,7 @@ def everything(_: Field) -> bool:
 
 
 def messages_at(
-    data: Bytes,
-    start: int,
-    stop: int,
-    search: Search,
-    chosen: Callable[[Field], bool] = everything,
+    data: Bytes, start: int, stop: int, search: Search, chosen: Callable[[Field], bool] = everything
 ) -> Iterator[tuple[int, int]]:
     """Positions of the messages that a search is for, in the order of the file.
 

@@ -242,8 +242,8 @@ def _plots(result: RunResult, trials: Sequence[Trial]) -> Iterator[tuple[str, st
         return
     objective = first_objective(result)
     charts = [("best-so-far", best_so_far(trials, objective), f"{objective.metric} of each trial, and the best so far")]
-    for metric, chart in list(trade_offs(result, trials).items())[:1]:
-        charts.append(("pareto", chart, f"{objective.metric} and {metric}; the Pareto front stands out"))
+    for metric, pareto in list(trade_offs(result, trials).items())[:1]:
+        charts.append(("pareto", pareto, f"{objective.metric} and {metric}; the Pareto front stands out"))
     for kind, chart, description in charts:
         if chart is not None:
             data = base64.b64encode(picture(chart).encode()).decode()

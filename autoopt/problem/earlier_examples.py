@@ -76,8 +76,9 @@ def examples(store: Store, plan: Plan, case: Case) -> list[Example]:
         if not is_same_graph or not _is_same_goal(goal, case):
             continue
         name = run.name.partition(" · ")[0] or model.name
-        example = _example(best_candidate(store, run), name, case, is_same_search=_is_same_search(run, plan, case))
-        if example is not None:
+        best = best_candidate(store, run)
+        example = best and _example(best, name, case, is_same_search=_is_same_search(run, plan, case))
+        if example:
             taught[run.model] = example
     return list(taught.values())
 
@@ -104,10 +105,10 @@ def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
     return ids == [chain.id for chain in plan.chains(COMPARED_CHAINS)]
 
 
-def _example(best: BestCandidate | None, model: str, case: Case, *, is_same_search: bool) -> Example | None:
-    """The example that the best candidate of a run gives; None if there is none, or it gained nothing here."""
-    ratio = None if best is None else best.ratios.get(case.objective.metric)
-    if best is None or ratio is None or not 0 < ratio < math.inf:  # a clock that stood still gives 0 or infinity
+def _example(best: BestCandidate, model: str, case: Case, *, is_same_search: bool) -> Example | None:
+    """The example that the best candidate of a run gives; None if it gained nothing here."""
+    ratio = best.ratios.get(case.objective.metric, 0.0)
+    if not 0 < ratio < math.inf:  # a clock that stood still gives 0 or infinity
         return None
     if case.objective.goal == "maximize":
         ratio = 1 / ratio

@@ -235,19 +235,24 @@ def _quality_notes(
     kinds = {get_metric(constraint.metric, custom).kind for constraint in constraints}
     if data is not None and data.labels:
         for constraint in constraints:
-            metric, limit = get_metric(constraint.metric, custom), constraint.max_drop
-            if not data.items or not limit or constraint.confidence is not None:
-                continue
-            if metric.kind == "task" and metric.unit == "fraction" and share_resolution(data.items) > limit:
-                yield (
-                    f"{data.items} items are too few to be certain of a drop in {metric.name} of at most {limit}, "
-                    f"so the measured value decides; {items_to_resolve(limit)} would do"
-                )
+            yield from _resolution_notes(constraint, get_metric(constraint.metric, custom), data.items)
     elif "fidelity" in kinds and not kinds & {"task", "custom"}:
         origin = "no data" if data is None else "no labels"
         yield (
             f"QUALITY IS A GUESS: {origin}, so outputs are only compared with your model's. "
             "Give data with labels, or check the chosen model before you use it"
+        )
+
+
+def _resolution_notes(constraint: Constraint, metric: Metric, items: int) -> Iterator[str]:
+    """Name a limit on the drop of a share that is too tight for so few items."""
+    limit = constraint.max_drop
+    if not items or not limit or constraint.confidence is not None:
+        return
+    if metric.kind == "task" and metric.unit == "fraction" and share_resolution(items) > limit:
+        yield (
+            f"{items} items are too few to be certain of a drop in {metric.name} of at most {limit}, "
+            f"so the measured value decides; {items_to_resolve(limit)} would do"
         )
 
 

@@ -1,17 +1,29 @@
 """The charts of a run: two metrics of each trial, the best so far, the measurements of a model, the effects.
 
-They are Altair charts, which notebooks show as they are; `drawing` turns them into SVG.
+They are mappings in the language Vega-Lite; `drawing` turns them into SVG.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from autoopt.metrics import Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.model.candidate import Candidate
-from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, falls, metric_axis, require_altair
+from autoopt.report.drawing import (
+    BEST,
+    FEASIBLE,
+    FRONT,
+    INFEASIBLE,
+    TEXT,
+    Spec,
+    falls,
+    layer,
+    layered,
+    metric_axis,
+    number,
+    text,
+)
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
 from autoopt.report.run_view import labelled_models
@@ -20,9 +32,6 @@ from autoopt.report.words.figures import chain_text, trial_title
 from autoopt.report.words.limits import limits_of
 from autoopt.results import RunResult, Trial
 from autoopt.results.figures import first_objective, is_better, is_quality, metrics_of, model_estimate, trial_estimate
-
-if TYPE_CHECKING:
-    import altair as alt
 
 QUALITY_CHARTS = 2
 """Number of quality metrics with a chart of their own, in addition to objectives and constraints."""
@@ -40,6 +49,8 @@ KINDS = {
     BEST_KIND: (BEST, "square"),
 }
 """Colour and shape of each kind of points."""
+SAID = {"tooltip": text("text"), "description": text("text")}
+"""Channels of what is said of a point."""
 ACTIVE, IDLE = "the machine was busy or unsteady", "the machine was quiet"
 
 
@@ -53,24 +64,18 @@ class Axis:
     metric: str = ""
     """Empty for the numbers of trials."""
 
-    def x(self, field: str) -> alt.X:
-        import altair as alt
+    def x(self, field: str) -> Spec:
+        labels = metric_axis(self.metric, 6, vertical=False) if self.metric else {"format": "d", "tickMinStep": 1}
+        return number(field, title=self.title, scale=self._scale(), axis=labels)
 
-        labels = metric_axis(self.metric, 6, vertical=False) if self.metric else alt.Axis(format="d", tickMinStep=1)
-        return alt.X(field, title=self.title, scale=self._scale(), axis=labels)
-
-    def y(self, field: str) -> alt.Y:
+    def y(self, field: str) -> Spec:
         """The vertical channel; better is up where the metric is compared by its ratio."""
-        import altair as alt
-
         scale = self._scale(reverse=falls(self.metric))
-        return alt.Y(field, title=self.title, scale=scale, axis=metric_axis(self.metric))
+        return number(field, title=self.title, scale=scale, axis=metric_axis(self.metric))
 
-    def _scale(self, *, reverse: bool = False) -> alt.Scale:
-        import altair as alt
-
+    def _scale(self, *, reverse: bool = False) -> Spec:
         kind = "log" if self.low > 0 and self.high / self.low > WIDE else "linear"
-        return alt.Scale(type=kind, domain=[self.low, self.high], nice=False, clamp=True, reverse=reverse)
+        return {"type": kind, "domain": [self.low, self.high], "nice": False, "clamp": True, "reverse": reverse}
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Point:
     trial: int | None = None
 
 
-def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: str | None = None) -> dict[str, alt.LayerChart]:
+def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: str | None = None) -> dict[str, Spec]:
     """Charts of the first objective against the others, the constraints, quality and the size, by metric.
 
     With `links`, each trial's point links to its row on the page, whose id begins with that.
@@ -101,9 +106,7 @@ def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: str | None 
     return charts
 
 
-def trade_off(
-    result: RunResult, trials: Sequence[Trial], metric: str, *, links: str | None = None
-) -> alt.LayerChart | None:
+def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links: str | None = None) -> Spec | None:
     """Chart the first objective of every trial against `metric`; None if no trial has both.
 
     The axes show the source, the best model, the front and the constraint. A trial beyond that is drawn at the edge, so
@@ -117,25 +120,23 @@ def trade_off(
     shown = [point for point in points if point.kind not in (FEASIBLE_KIND, INFEASIBLE_KIND)]
     x = _axis(objective, [end for point in shown for end in (point.x.low, point.x.value, point.x.high)])
     y = _axis(metric, [*(point.y for point in shown), *([] if bound is None else [bound])])
-    layers = _point_layers(points, x, y, links=links)
+    below = []
     if bound is not None:
-        import altair as alt
-
-        rule = alt.Chart(alt.Data(values=[{"y": bound, "label": "constraint"}])).encode(y=y.y("y:Q"))
-        line = rule.mark_rule(color=INFEASIBLE, strokeDash=[5, 4])
-        label = rule.mark_text(color=INFEASIBLE, align="right", dy=-6, x="width").encode(text="label:N")
-        layers = [line, label, *layers]
-    return _layered(layers)
+        row = {"y": bound, "label": "constraint"}
+        line = {"type": "rule", "color": INFEASIBLE, "strokeDash": [5, 4]}
+        label = {"type": "text", "color": INFEASIBLE, "align": "right", "dy": -6, "x": "width"}
+        below = [layer(line, {"y": y.y("y")}, row), layer(label, {"y": y.y("y"), "text": text("label")}, row)]
+    return _scatter(points, x, y, below, links=links)
 
 
-def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | None = None) -> alt.LayerChart | None:
+def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | None = None) -> Spec | None:
     """Chart the first objective of each trial and the best feasible one so far; None if it was never measured."""
     points: list[Point] = []
     for trial in trials:
         estimate = trial_estimate(trial, objective.metric)
         if estimate is not None:
-            text = f"{trial_title(trial)}, {estimate_text(objective.metric, estimate)}"
-            points.append(Point(_kind(trial), Estimate.exact(trial.number), estimate.value, text, trial.number))
+            title = f"{trial_title(trial)}, {estimate_text(objective.metric, estimate)}"
+            points.append(Point(_kind(trial), Estimate.exact(trial.number), estimate.value, title, trial.number))
     if not points:
         return None
     steps = _best_steps(points, objective)
@@ -144,11 +145,9 @@ def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | N
     if is_ratio_metric(objective.metric):
         limits.append(1.0)
     y = _axis(objective.metric, limits)
-    layers = _point_layers(points, x, y, links=links)
-    import altair as alt
-
-    line = alt.Chart(alt.Data(values=list(steps))).mark_line(interpolate="step-after", color=BEST)
-    return _layered([line.encode(x=x.x("x:Q"), y=y.y("y:Q")), *layers])
+    line = {"type": "line", "interpolate": "step-after", "color": BEST}
+    below = [layer(line, {"x": x.x("x"), "y": y.y("y")}, *steps)] if steps else []
+    return _scatter(points, x, y, below, links=links)
 
 
 def _best_steps(points: Iterable[Point], objective: Objective) -> list[dict[str, float]]:
@@ -163,37 +162,26 @@ def _best_steps(points: Iterable[Point], objective: Objective) -> list[dict[str,
     return steps
 
 
-def measurements_chart(
-    metric: str, measurements: Sequence[PairedMeasurement], pooled: Estimate
-) -> alt.LayerChart | None:
+def measurements_chart(metric: str, measurements: Sequence[PairedMeasurement], pooled: Estimate) -> Spec | None:
     """Chart the change of a metric in each measurement of one model with its interval, and the pooled one as a band."""
     if not measurements:
         return None
-    require_altair()
-    import altair as alt
-
     quiet = [measurement.ratio for measurement in measurements if not measurement.busy]
     y = _axis(metric, [end for ratio in (pooled, *quiet) for end in (ratio.low, ratio.high)])
     rows: list[dict[str, object]] = []
-    for number, measurement in enumerate(measurements, start=1):
+    for index, measurement in enumerate(measurements, start=1):
         state = ACTIVE if measurement.busy else IDLE
-        text = f"measurement {number}: {estimate_text(metric, measurement.ratio)}, {state}"
-        rows.append({"number": number, "state": state, "text": text, **vars(measurement.ratio)})
-    colours = alt.Scale(domain=[IDLE, ACTIVE], range=[FEASIBLE, FRONT])
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("number:O", title="measurement", axis=alt.Axis(labelAngle=0)),
-        color=alt.Color("state:N", scale=colours, legend=None),
-    )
-    intervals = base.mark_rule(strokeWidth=2).encode(y=y.y("low:Q"), y2="high:Q")
-    dots = base.mark_point(filled=True, size=70).encode(
-        y=y.y("value:Q"),
-        color=alt.Color("state:N", scale=colours, legend=alt.Legend(title=None, columns=1)),
-        tooltip="text:N",
-        description="text:N",
-    )
-    band = alt.Chart(alt.Data(values=[vars(pooled)]))
-    drawn = band.mark_rect(color=BEST, opacity=0.2).encode(y=y.y("low:Q"), y2="high:Q")
-    return _layered([drawn, intervals, dots])
+        said = f"measurement {index}: {estimate_text(metric, measurement.ratio)}, {state}"
+        rows.append({"number": index, "state": state, "text": said, **vars(measurement.ratio)})
+    colours = {"domain": [IDLE, ACTIVE], "range": [FEASIBLE, FRONT]}
+    x = {"field": "number", "type": "ordinal", "title": "measurement", "axis": {"labelAngle": 0}}
+    extent = {"y": y.y("low"), "y2": {"field": "high"}}
+    band = layer({"type": "rect", "color": BEST, "opacity": 0.2}, extent, vars(pooled))
+    colour = text("state", scale=colours, legend=None)
+    intervals = layer({"type": "rule", "strokeWidth": 2}, {"x": x, "color": colour, **extent})
+    colour = text("state", scale=colours, legend={"title": None, "columns": 1})
+    dots = layer({"type": "point", "filled": True, "size": 70}, {"x": x, "y": y.y("value"), "color": colour, **SAID})
+    return layered(rows, [band, intervals, dots])
 
 
 def explaining(effects: Sequence[FactorEffect]) -> list[FactorEffect]:
@@ -201,25 +189,21 @@ def explaining(effects: Sequence[FactorEffect]) -> list[FactorEffect]:
     return [effect for effect in effects if effect.share >= 0.01]
 
 
-def effects_chart(effects: Sequence[FactorEffect]) -> alt.LayerChart | None:
+def effects_chart(effects: Sequence[FactorEffect]) -> Spec | None:
     """Chart the share of the variance that each pass or parameter explains; None if none explains any."""
     strong = explaining(effects)
     if not strong:
         return None
-    require_altair()
-    import altair as alt
-
     rows = []
     for effect in strong:
-        text = f"{effect.factor} explains {effect.share:.0%} of the variation"
-        rows.append({"factor": effect.factor, "share": effect.share, "label": f"{effect.share:.0%}", "text": text})
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        y=alt.Y("factor:N", sort=None, title=None, axis=alt.Axis(labelLimit=0)),
-        x=alt.X("share:Q", title="share of the variation", axis=alt.Axis(format="%", tickCount=4)),
-    )
-    bars = base.mark_bar(color=FEASIBLE).encode(tooltip="text:N", description="text:N")
-    labels = base.mark_text(align="left", dx=4, color=TEXT).encode(text="label:N")
-    return _layered([bars, labels]).properties(padding={"left": 24, "top": 5, "right": 24, "bottom": 5})
+        said = f"{effect.factor} explains {effect.share:.0%} of the variation"
+        rows.append({"factor": effect.factor, "share": effect.share, "label": f"{effect.share:.0%}", "text": said})
+    y = text("factor", sort=None, title=None, axis={"labelLimit": 0})
+    x = number("share", title="share of the variation", axis={"format": "%", "tickCount": 4})
+    bars = layer({"type": "bar", "color": FEASIBLE}, {"x": x, "y": y, **SAID})
+    label = {"type": "text", "align": "left", "dx": 4, "color": TEXT}
+    labels = layer(label, {"x": x, "y": y, "text": text("label")})
+    return {**layered(rows, [bars, labels]), "padding": {"left": 24, "top": 5, "right": 24, "bottom": 5}}
 
 
 def constraint_bound(result: RunResult, metric: str) -> float | None:
@@ -244,16 +228,16 @@ def _points(result: RunResult, trials: Sequence[Trial], metric: str) -> list[Poi
         numbers.setdefault(trial.candidate, trial.number)
         x, y = trial_estimate(trial, objective), trial_estimate(trial, metric)
         if x is not None and y is not None and trial.candidate not in models:
-            text = f"{trial_title(trial)}, {_pair_text(objective, x, metric, y)}"
-            points.append(Point(_kind(trial), x, y.value, text, trial.number))
+            title = f"{trial_title(trial)}, {_pair_text(objective, x, metric, y)}"
+            points.append(Point(_kind(trial), x, y.value, title, trial.number))
     kinds = {"source": SOURCE_KIND, "best": BEST_KIND}
     labelled = [(kinds.get(label, FRONT_KIND), model) for label, model in labelled_models(result)]
     # The best model is drawn last, above the others.
     for kind, model in sorted(labelled, key=lambda pair: pair[0] == BEST_KIND):
         x, y = model_estimate(model, objective), model_estimate(model, metric)
         if x is not None and y is not None:
-            text = f"{kind}: {chain_text(model)}, {_pair_text(objective, x, metric, y)}"
-            points.append(Point(kind, x, y.value, text, numbers.get(model.candidate)))
+            title = f"{kind}: {chain_text(model)}, {_pair_text(objective, x, metric, y)}"
+            points.append(Point(kind, x, y.value, title, numbers.get(model.candidate)))
     return points
 
 
@@ -275,11 +259,8 @@ def _axis(metric: str, values: Sequence[float]) -> Axis:
     return Axis(metric, low - room, high + room, metric)
 
 
-def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: str | None) -> list[alt.Chart]:
-    """Intervals along x, the points, and the names of source and best model."""
-    require_altair()
-    import altair as alt
-
+def _scatter(points: Iterable[Point], x: Axis, y: Axis, below: Sequence[Spec], *, links: str | None) -> Spec:
+    """Some layers, and above them intervals along x, the points, and the names of source and best model."""
     rows: list[dict[str, object]] = []
     for point in points:
         row = {"kind": point.kind, "x": point.x.value, "low": point.x.low, "high": point.x.high, "y": point.y}
@@ -291,25 +272,17 @@ def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: str | Non
             rows[-1]["href"] = f"#{fragment}"
     present = {row["kind"] for row in rows}
     kinds = [kind for kind in KINDS if kind in present]
-    colours = alt.Scale(domain=kinds, range=[KINDS[kind][0] for kind in kinds])
-    shapes = alt.Scale(domain=kinds, range=[KINDS[kind][1] for kind in kinds])
-    base = alt.Chart(alt.Data(values=rows)).encode(x=x.x("x:Q"), y=y.y("y:Q"))
-    coloured = base.encode(color=alt.Color("kind:N", scale=colours, legend=None))
-    intervals = coloured.mark_rule(opacity=0.35).encode(x=x.x("low:Q"), x2="high:Q")
-    marks = coloured.mark_point(filled=True, opacity=0.9, size=70).encode(
-        color=alt.Color("kind:N", scale=colours, legend=alt.Legend(title=None)),
-        shape=alt.Shape("kind:N", scale=shapes, legend=alt.Legend(title=None)),
-        tooltip="text:N",
-        description="text:N",
-    )
+    palette, forms = map(list, zip(*map(KINDS.__getitem__, kinds), strict=True))
+    colour = text("kind", scale={"domain": kinds, "range": palette}, legend=None)
+    extent = {"x": x.x("low"), "x2": {"field": "high"}, "y": y.y("y")}
+    intervals = layer({"type": "rule", "opacity": 0.35}, {"color": colour, **extent})
+    place = {"x": x.x("x"), "y": y.y("y")}
+    shown = {**place, **SAID, "color": {**colour, "legend": {"title": None}}}
+    shown["shape"] = text("kind", scale={"domain": kinds, "range": forms}, legend={"title": None})
     if links is not None:
-        marks = marks.encode(href="href:N")
-    names = base.transform_filter(alt.FieldOneOfPredicate(field="kind", oneOf=[SOURCE_KIND, BEST_KIND]))
-    labels = names.mark_text(dy=-12, fontSize=12, fontWeight="bold", color=TEXT).encode(text="kind:N")
-    return [intervals, marks, labels]
-
-
-def _layered(layers: Sequence[alt.Chart | alt.LayerChart]) -> alt.LayerChart:
-    import altair as alt
-
-    return alt.layer(*layers).resolve_scale(color="independent", shape="independent")
+        shown["href"] = text("href")
+    marks = layer({"type": "point", "filled": True, "opacity": 0.9, "size": 70}, shown)
+    name = {"type": "text", "dy": -12, "fontSize": 12, "fontWeight": "bold", "color": TEXT}
+    labels = layer(name, {**place, "text": text("kind")})
+    labels["transform"] = [{"filter": {"field": "kind", "oneOf": [SOURCE_KIND, BEST_KIND]}}]
+    return layered(rows, [*below, intervals, marks, labels])

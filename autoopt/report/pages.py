@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.errors import one_line
-from autoopt.report.drawing import INSTALL, can_draw, inline, unchecked
+from autoopt.report.drawing import INSTALL, Spec, can_draw, inline
 from autoopt.report.words.formatting import short
 from autoopt.report.words.markup import markdown_code, markdown_text
 from autoopt.working_folder import check_own, replacing
 
 if TYPE_CHECKING:
-    import altair as alt
     from jinja2 import Environment
 
 WIDE, NARROW = 600, 340
 """Widths of a chart, in pixels: on a screen and in print, and on a phone."""
 TITLE = "<title>autoopt: "
 """Opens the title of every page, as in `page.html`."""
-Chart: TypeAlias = "tuple[alt.LayerChart | None, str, int]"
+Chart: TypeAlias = tuple[Spec | None, str, int]
 """A chart with its caption and height; None for one without data."""
 
 
@@ -43,15 +42,14 @@ def figures(charts: Iterator[Chart]) -> list[Figure] | None:
     if not can_draw():
         return None
     drawn = []
-    with unchecked():
-        for chart, caption, height in charts:
-            if chart is not None:
-                wide, narrow = _drawing(chart, "wide", WIDE, height), _drawing(chart, "narrow", NARROW, height)
-                drawn.append(Figure(caption, wide, narrow))
+    for chart, caption, height in charts:
+        if chart is not None:
+            wide, narrow = _drawing(chart, "wide", WIDE, height), _drawing(chart, "narrow", NARROW, height)
+            drawn.append(Figure(caption, wide, narrow))
     return drawn
 
 
-def _drawing(chart: alt.LayerChart, style: str, width: int, height: int) -> str:
+def _drawing(chart: Spec, style: str, width: int, height: int) -> str:
     return inline(chart, width, height).replace('class="marks"', f'class="{style}" role="img"', 1)
 
 

@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from autoopt.metrics import Estimate
-from autoopt.report.drawing import BEST, FRONT, TEXT, falls, metric_axis, require_altair
+from autoopt.report.drawing import BEST, FRONT, TEXT, Spec, falls, layer, layered, metric_axis, number, text
 from autoopt.report.pages import Chart, Figure, figures, render
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.formatting import day_text, first_names, number_text, plural, short
@@ -17,9 +17,6 @@ from autoopt.report.words.limits import figure_text
 from autoopt.results.sweep import OK
 from autoopt.zoo.night_history import ModelHistory, ModelNight, Night, ZooHistory, relative_values
 from autoopt.zoo.nights_text import change_text, models_table, nights_table, notable
-
-if TYPE_CHECKING:
-    import altair as alt
 
 MOST_COLUMNS: Final = 30
 """Nights of the heat map."""
@@ -57,46 +54,41 @@ def chart_over_nights(
     changes: Sequence[float] = (),
     *,
     as_ratio: bool = True,
-) -> alt.LayerChart:
+) -> Spec:
     """Chart one figure over the nights, with intervals and lasting changes (dashed); faster is up.
 
     `values` are times in seconds since 1970 with their figures, oldest first: ratios of `metric`, or its values.
     """
-    require_altair()
-    import altair as alt
-
     rows = []
     for seconds, value in values:
-        text = f"{day_text(seconds)}: {estimate_text(metric, value) if as_ratio else number_text(value.value)}"
-        rows.append({"night": 1000 * seconds, "text": text, **vars(value)})
-    scale = alt.Scale(zero=False, reverse=falls(metric))
-    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=_night_axis(values)))
+        said = f"{day_text(seconds)}: {estimate_text(metric, value) if as_ratio else number_text(value.value)}"
+        rows.append({"night": 1000 * seconds, "text": said, **vars(value)})
+    scale = {"zero": False, "reverse": falls(metric)}
     axis = metric_axis(metric if as_ratio else "", TICKS)
-    y = alt.Y("value:Q", title=None, scale=scale, axis=axis)
+    x = {"field": "night", "type": "temporal", "title": None, "axis": _night_axis(values)}
+    y, low = (number(field, title=None, scale=scale, axis=axis) for field in ("value", "low"))
+    point, said_of = {"type": "point", "color": BEST, "filled": True, "size": 30}, text("text")
     layers = [
-        base.mark_rule(color=TEXT, opacity=0.5).encode(
-            y=alt.Y("low:Q", title=None, scale=scale, axis=axis), y2="high:Q"
-        ),
-        base.mark_line(color=BEST).encode(y=y),
-        base.mark_point(color=BEST, filled=True, size=30).encode(y=y, tooltip="text:N", description="text:N"),
+        layer({"type": "rule", "color": TEXT, "opacity": 0.5}, {"x": x, "y": low, "y2": {"field": "high"}}),
+        layer({"type": "line", "color": BEST}, {"x": x, "y": y}),
+        layer(point, {"x": x, "y": y, "tooltip": said_of, "description": said_of}),
     ]
     if changes:
-        marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in changes]))
-        layers.append(marks.mark_rule(color=FRONT, strokeDash=[4, 3]).encode(x="night:T"))
-    return alt.layer(*layers)
+        marks = [{"night": 1000 * seconds} for seconds in changes]
+        rule = {"type": "rule", "color": FRONT, "strokeDash": [4, 3]}
+        layers.append(layer(rule, {"x": {"field": "night", "type": "temporal"}}, *marks))
+    return layered(rows, layers)
 
 
-def _night_axis(values: Sequence[tuple[float, Estimate]]) -> alt.Axis:
+def _night_axis(values: Sequence[tuple[float, Estimate]]) -> Spec:
     """The axis of nights, with each date once; with times of day where all lie within one."""
-    import altair as alt
-
     first_of_day = {day_text(seconds)[:10]: 1000 * seconds for seconds, _ in reversed(values)}
-    times, text = sorted(first_of_day.values()), "%m-%d"
+    times, form = sorted(first_of_day.values()), "%m-%d"
     if len(times) == 1:
         first_of_minute = {day_text(seconds): 1000 * seconds for seconds, _ in reversed(values)}
-        times, text = sorted(first_of_minute.values()), "%H:%M"
+        times, form = sorted(first_of_minute.values()), "%H:%M"
     step = math.ceil(len(times) / DATES)
-    return alt.Axis(values=times[::-step], format=text, labelOverlap=True)
+    return {"values": times[::-step], "format": form, "labelOverlap": True}
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,7 @@ PARAMS: dict[str, Callable[[str, Path], dict[str, Any]]] = {
     "layer_precision_compare": lambda model, folder: {"origin": str(folder / model / "model.onnx")},
 }
 """Parameters that a pass cannot do without, by the name of the model and the folder in which the models are."""
-BEFORE = {
-    "layer_precision_compare": ["static_quantization"],
-    "matmul_nbits_to_qdq": ["weight_only_quantization"],
-}
+BEFORE = {"layer_precision_compare": ["static_quantization"], "matmul_nbits_to_qdq": ["weight_only_quantization"]}
 """Passes that leave what a pass looks for, where its `requires` does not say so."""
 CPU = "CPUExecutionProvider"
 GOOD = ("ok", "unchanged")

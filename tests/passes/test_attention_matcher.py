@@ -88,11 +88,7 @@ def test_probabilities_over_queries_heads_or_items_stay(axis: int) -> None:
     assert fuse_plain_attention(model) == (model, {})
 
 
-REPEATED = {
-    "queries": ("1, 4", "B, 4"),
-    "keys and values": ("B, 4", "1, 4"),
-    "the head of queries": ("B, 1", "B, 4"),
-}
+REPEATED = {"queries": ("1, 4", "B, 4"), "keys and values": ("B, 4", "1, 4"), "the head of queries": ("B, 1", "B, 4")}
 
 
 @pytest.mark.parametrize("repeated", list(REPEATED))

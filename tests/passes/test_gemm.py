@@ -99,10 +99,7 @@ def test_a_gemm_stays_whose_weight_is_not_fixed(inputs: str, weights: dict[str, 
 
 
 def test_excluded_gemms_stay() -> None:
-    model = made(
-        "g (float[2, 4] x) => (float[2, 4] y) { a = Gemm (x, w)\n y = Gemm (a, w) }",
-        w=normal(4, 4),
-    )
+    model = made("g (float[2, 4] x) => (float[2, 4] y) { a = Gemm (x, w)\n y = Gemm (a, w) }", w=normal(4, 4))
     for name, node in zip(("first", "second"), model.graph.node, strict=True):
         node.name = name
     assert split_gemms(model, {"first"}) == 1

@@ -113,10 +113,7 @@ GUARDED: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
         "replace_pow",
         lambda: made("g (float[2] x) => (float[2] y) { y = Pow (x, c) }", c=np.float32(0.5)),
     ),
-    "integers wrap": (
-        "replace_pow",
-        lambda: made("g (int32[2] x) => (int32[2] y) { y = Pow (x, c) }", c=np.int32(2)),
-    ),
+    "integers wrap": ("replace_pow", lambda: made("g (int32[2] x) => (int32[2] y) { y = Pow (x, c) }", c=np.int32(2))),
     "scores that are used twice": (
         "pre_scale",
         lambda: made(

@@ -99,7 +99,7 @@ REPORTS: Final = {
         opset=13,
     ),
     "Dropout with its mask as an output": Report(
-        "g (float[n, 4] x) => (float[n, 4] y, bool[n, 4] z) { d, z = Dropout (x)\n y = Relu (d) }",
+        "g (float[n, 4] x) => (float[n, 4] y, bool[n, 4] z) { d, z = Dropout (x)\n y = Relu (d) }"
     ),
     "an LSTM without states and lengths": Report(
         """g (float[s, n, 4] x) => (float[s, 1, n, 3] y) {

@@ -168,11 +168,7 @@ def size_that_runs(made: dict[str, Any]) -> None:
     values["x"]["sizes"][0]["as_expr"]["expr_str"] = "__import__('os').mkdir('unpickled')"
 
 
-ATTACKS = {
-    "sample inputs": graph(lambda made: None),
-    "function": graph(call_system),
-    "size": graph(size_that_runs),
-}
+ATTACKS = {"sample inputs": graph(lambda made: None), "function": graph(call_system), "size": graph(size_that_runs)}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -190,13 +186,7 @@ def test_hqq_keeps_the_pass_contract(python: Path, tmp_path: Path) -> None:
     for seed in ("1", "2"):
         out = tmp_path / f"{seed}.jsonl"
         env = {**os.environ, "PYTHONHASHSEED": seed}
-        subprocess.run(
-            [python, HERE / "sweep_torch.py", out],
-            cwd=HERE,
-            env=env,
-            check=True,
-            capture_output=True,
-        )
+        subprocess.run([python, HERE / "sweep_torch.py", out], cwd=HERE, env=env, check=True, capture_output=True)
         outs.append([json.loads(line) for line in out.read_text().splitlines()])
     assert [r["digest"] for r in outs[0]] == [r["digest"] for r in outs[1]]
     done = [r for r in outs[0] if r["outcome"] == "ok"]

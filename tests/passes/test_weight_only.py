@@ -199,8 +199,7 @@ def test_the_head_has_bits_of_its_own(tmp_path: Path, algorithm: str, head_bits:
 
 
 @pytest.mark.parametrize(
-    ("tail", "bits"),
-    [("c = Add (p, b)\n y = Softmax (c)", [4, 8]), ("c = Add (p, h)\n y = Softmax (c)", [4, 4])],
+    ("tail", "bits"), [("c = Add (p, b)\n y = Softmax (c)", [4, 8]), ("c = Add (p, h)\n y = Softmax (c)", [4, 4])]
 )
 def test_the_head_is_the_product_that_nothing_but_scales_and_the_like_follow(
     tmp_path: Path, tail: str, bits: list[int]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import altair as alt
 import pytest
 from page_checks import datasets
 
@@ -18,6 +17,7 @@ from autoopt.report.charts import (
     trade_off,
     trade_offs,
 )
+from autoopt.report.drawing import Spec
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import RunResult, Trial
@@ -25,7 +25,7 @@ from autoopt.results import RunResult, Trial
 LATENCY = Objective("latency_p50", "minimize")
 
 
-def rows_of(chart: alt.LayerChart | None) -> list[dict[str, Any]]:
+def rows_of(chart: Spec | None) -> list[dict[str, Any]]:
     """All rows of a chart that have a description."""
     return [row for rows in datasets(chart) for row in rows if "text" in row]
 
@@ -46,7 +46,7 @@ def test_a_point_links_to_its_trial_only_if_asked(result: RunResult, trials: lis
 
 def test_faster_smaller_and_more_accurate_are_up(result: RunResult, trials: list[Trial]) -> None:
     charts = [best_so_far(trials, LATENCY), trade_off(result, trials, "size"), trade_off(result, trials, "accuracy")]
-    layers = [chart.to_dict()["layer"] for chart in charts]
+    layers = [chart["layer"] for chart in charts]
     reversed_axes = [{layer["encoding"]["y"]["scale"].get("reverse") for layer in each} for each in layers]
     assert reversed_axes == [{True}, {True}, {False}]
 
@@ -55,7 +55,7 @@ def test_an_outlier_does_not_squeeze_the_others(result: RunResult, trials: list[
     slow = replace(trials[2], number=9, chain="slow", ratios={**trials[2].ratios, "latency_p50": Estimate.exact(50.0)})
     chart = trade_off(result, [*trials, slow], "size")
     assert any("slow" in row["text"] for row in rows_of(chart))
-    assert all(scale["domain"][1] < 2 and scale["clamp"] for scale in scales_of(chart.to_dict(), "x"))
+    assert all(scale["domain"][1] < 2 and scale["clamp"] for scale in scales_of(chart, "x"))
 
 
 @pytest.mark.parametrize("best", [0.3, 0.125, 0.08, 0.02], ids=["3x", "8x", "12x", "50x"])
@@ -70,7 +70,7 @@ def test_the_axis_ends_near_the_best_model(
         ratios = {**trials[2].ratios, "latency_p50": Estimate.exact(other)}
         shown.append(replace(trials[2], number=9, chain="fast", ratios=ratios))
     chart = trade_off(replace(result, best=faster, front=()), shown, "size")
-    ends = {tuple(scale["domain"]) for scale in scales_of(chart.to_dict(), "x")}
+    ends = {tuple(scale["domain"]) for scale in scales_of(chart, "x")}
     assert len(ends) == 1
     low, high = ends.pop()
     assert best / 2.1 < low < best
@@ -128,7 +128,7 @@ def test_measurements_say_whether_the_machine_was_busy() -> None:
     chart = measurements_chart("latency_p50", measurements, Estimate(0.5, 0.45, 0.55))
     rows = rows_of(chart)
     assert [row["state"] for row in rows] == ["the machine was quiet", "the machine was busy or unsteady"]
-    high = {scale["domain"][1] for scale in scales_of(chart.to_dict(), "y")}
+    high = {scale["domain"][1] for scale in scales_of(chart, "y")}
     assert max(high) < 1, "a wide interval does not hide the others"
     assert measurements_chart("latency_p50", [], Estimate.exact(1.0)) is None
 

@@ -101,17 +101,12 @@ def prunes_idle(info: PassInfo, facts: Facts) -> bool:
 def soft_reasons(info: PassInfo, facts: Facts) -> list[Reason]:
     """Reasons that prune only proposed graphs; in a graph of the user they are warnings."""
     reasons: list[Reason] = []
-    lowest = 0
-    if info.tolerance == "lossy":
-        lowest = 3 if info.needs_data else 2
-    elif info.tolerance == "equal" and not info.session_only:
-        lowest = 1
+    lowest = {"lossy": 2 + info.needs_data, "equal": 1 - info.session_only}.get(info.tolerance, 0)
     if facts.level is not None and lowest > facts.level:
         reasons.append(Reason("level", f"level {facts.level} allows only {_ALLOWED[facts.level]}"))
     if info.needs_data and facts.has_calibration is False:
         reasons.append(Reason("no-data", "needs calibration data; add --data FILE"))
     # An earlier pass of a chain may remove such operators.
-    refused = sorted(set(info.refuses_ops) & facts.inspection.ops) if facts.inspection is not None else []
-    if refused:
+    if facts.inspection is not None and (refused := sorted(facts.inspection.ops & set(info.refuses_ops))):
         reasons.append(Reason("inspection", f"cannot take {', '.join(refused)}, which the model has"))
     return reasons

@@ -30,10 +30,7 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     lines += branches.lines()
     if plan.chain_count > listed:
         lines.append(f"... and {_number(plan.chain_count - listed, 'more chain')}")
-    for node, alias in plan.aliases.items():
-        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
-        meaning = f"{alias.pass_name} with {params}" if params else alias.pass_name
-        lines.append(f"alias: {node}: {alias.written} is {meaning}")
+    lines += _aliases(plan)
     for inserted in plan.inserted:
         label = _named(inserted.node, inserted.pass_name, *_place(inserted.host))
         lines.append(f"inserted: {label} before {inserted.before}")
@@ -66,6 +63,12 @@ def summary_text(plan: Plan) -> str:
 
 def _printable(line: str) -> str:
     return line if line.isprintable() else " ".join(map(one_line, line.split(" ")))
+
+
+def _aliases(plan: Plan) -> Iterator[str]:
+    for node, alias in plan.aliases.items():
+        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
+        yield f"alias: {node}: {alias.written} is {alias.pass_name}{params and ' with '}{params}"
 
 
 class _Branches:

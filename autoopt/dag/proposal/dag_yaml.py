@@ -39,8 +39,7 @@ def yaml_text(
     `model` and `data` are paths or configurations to write into the file. Without constraints, a run adds its own.
     """
     spec = proposal.spec
-    stages = [[node for node in stage if node not in proposal.reasons] for stage in spec.stages or ()]
-    stages = [stage for stage in stages if stage != [None]]
+    stages = list(_remaining_stages(proposal))
     nodes = [node for stage in stages for node in stage if node is not None]
     target = target_fields(spec.all_targets[0])
     lines = ["# Proposed by autoopt for this model; edit it as you like. `autoopt plan` shows what it means."]
@@ -58,13 +57,24 @@ def yaml_text(
     preferred = [*_learned(proposal, plan), *_first(proposal, plan)]
     lines += _section("prefer:                                    # tried first", iter(preferred))
     lines += ["", f"objectives: {flow(list(map(_fields, objectives or [LATENCY])))}"]
-    if constraints is not None:
-        lines.append(f"constraints: {flow(list(map(_fields, constraints)))}")
-    elif any(TEMPLATES[node].lossy for node in nodes):
-        default = "on accuracy if there are labels, else on agreement with the source model"
-        lines.append(f"# constraints: [...]                        # by default autoopt adds one {default}")
+    lines += _constraints(constraints, nodes)
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
+
+
+def _remaining_stages(proposal: Proposal) -> Iterator[list[str | None]]:
+    for stage in proposal.spec.stages or ():
+        remaining = [node for node in stage if node not in proposal.reasons]
+        if remaining != [None]:
+            yield remaining
+
+
+def _constraints(constraints: Sequence[Constraint] | None, nodes: Sequence[str]) -> Iterator[str]:
+    if constraints is not None:
+        yield f"constraints: {flow(list(map(_fields, constraints)))}"
+    elif any(TEMPLATES[node].lossy for node in nodes):
+        default = "on accuracy if there are labels, else on agreement with the source model"
+        yield f"# constraints: [...]                        # by default autoopt adds one {default}"
 
 
 def _state_comment(evaluation: JsonValue) -> Iterator[str]:

@@ -157,16 +157,7 @@ def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool)
 
 def first_values_for(inputs: ProposalInputs, isa: Collection[str] = ()) -> Points:
     """The values that lossy nodes begin with, by the kind of the model, the CPU and the model's own quantization."""
-    model = inputs.inspection
-    kind = "any"
-    if inputs.generates_text:
-        kind = "text"
-    elif has_fusable_parts(model) and "Conv" not in model.ops:
-        kind = "attention"
-    elif has_two_kinds(model):
-        kind = "convolutions_and_attention"
-    elif "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
-        kind = "convolutions"
+    model, kind = inputs.inspection, _kind(inputs)
     values = first_values(kind)
     if kind == "any" and "avx2" in isa and INTEGER_DOT_PRODUCTS.isdisjoint(isa):
         per_tensor = [{**point, "per_channel": False} for point in values["static"][:2]]
@@ -176,6 +167,20 @@ def first_values_for(inputs: ProposalInputs, isa: Collection[str] = ()) -> Point
     is_unsigned = model.weight_dtypes.get("uint8", 0) > model.weight_dtypes.get("int8", 0)
     as_before = {**AS_QUANTIZERS_DO, "weight_type": "QUInt8" if is_unsigned else "QInt8"}
     return {**values, "dynamic": [as_before, *values["dynamic"]]}
+
+
+def _kind(inputs: ProposalInputs) -> str:
+    model = inputs.inspection
+    has_fusable, has_convolutions = has_fusable_parts(model), "Conv" in model.ops
+    if inputs.generates_text:
+        return "text"
+    if has_fusable and not has_convolutions:
+        return "attention"
+    if has_two_kinds(model):
+        return "convolutions_and_attention"
+    if has_convolutions and not has_fusable and "LSTM" not in model.ops:
+        return "convolutions"
+    return "any"
 
 
 def late_nodes(model: Inspection) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from autoopt import json_codec
@@ -54,12 +54,16 @@ def summarize(records: Sequence[EvaluationRecord]) -> Summary:
         options = records[0].candidate.session_options
         # The number of threads may be searched; then it is the candidate's own.
         fields["threads"] = options.get("intra_op_num_threads", fields["threads"])
-    caveats = []
+    summary = json_codec.from_json(MeasurementSummary, fields)
+    return summary, tuple(_caveats(latencies))
+
+
+def _caveats(latencies: Sequence[Details]) -> Iterator[str]:
+    """Yield what a reader of the latencies should know."""
     if any(DETAIL in details for details in latencies):
-        caveats.append(ONE_THREAD)
+        yield ONE_THREAD
     if any(details.get(SAME_GRAPH) for details in latencies):
-        caveats.append(EQUALLY_FAST)
-    return json_codec.from_json(MeasurementSummary, fields), tuple(caveats)
+        yield EQUALLY_FAST
 
 
 def _latency(measured: Sequence[Details]) -> dict[str, object]:

@@ -121,9 +121,7 @@ class Race:
         if leader is None:
             return []
         rivals = self.ranking.promising_rivals(leader, trials, WORTHWHILE, FEWEST_ROUNDS)
-        if not rivals and (self._is_settled(leader) or self._is_exhausted(leader)):
-            return []
-        if not rivals and not self._may_gain(leader, WORTHWHILE):
+        if not rivals and self._is_done(leader):
             return []
         # What does the same work need not be measured twice in a round.
         distinct: dict[str, Trial] = {}
@@ -181,6 +179,12 @@ class Race:
         for index, trial in enumerate(trials):
             if trial.feasible and trial.model_key in judged:
                 trials[index] = with_measurements(trial, judged[trial.model_key])
+
+    def _is_done(self, leader: Trial) -> bool:
+        """True if the leader need not be measured again, or would not be known better afterwards."""
+        if self._is_settled(leader) or self._is_exhausted(leader):
+            return True
+        return not self._may_gain(leader, WORTHWHILE)
 
     def _is_settled(self, trial: Trial) -> bool:
         """True if the candidate was measured in enough rounds, and its ratio and its gain are certain enough."""

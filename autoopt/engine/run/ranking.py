@@ -108,7 +108,8 @@ class Ranking:
         models: list[ModelResult] = []
         for trial, others in zip(front, rivals, strict=True):
             model = self._model(trial)
-            named = tuple(other.number for other in [other for other in others if other in apart] or others)
+            named = tuple(other.number for other in filter(apart.__contains__, others))
+            named = named or tuple(other.number for other in others)
             if named:
                 noun = "trial" if len(named) == 1 else "trials"
                 flag = f"no certain advantage over {noun} {', '.join(map(str, named))}"

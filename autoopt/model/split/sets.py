@@ -22,15 +22,7 @@ from autoopt.model.model_set import MODEL_SET, ModelSet
 from autoopt.model.split.graphs import FOLDER, GRAPH, ORIGINAL, is_split, remove_graph
 from autoopt.model.split.joining import files_of_graph
 from autoopt.model.split.splitting import Draft, copied_graph, may_be_split, split_folder
-from autoopt.model.weight_files import (
-    FileBytes,
-    NotSplit,
-    Piece,
-    WeightFiles,
-    chunks_of,
-    sync_folder,
-    write_durably,
-)
+from autoopt.model.weight_files import FileBytes, NotSplit, Piece, WeightFiles, chunks_of, sync_folder, write_durably
 
 SETS: Final = "sets"
 _AS_IT_WAS: Final = f"{MODEL_SET}{ORIGINAL}"

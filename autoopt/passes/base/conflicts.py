@@ -8,11 +8,7 @@ RUNTIME_BOUND: Final = ("ort_graph_optimization", "ort_format")
 """Passes whose output only one runtime can read, so that no graph pass can follow."""
 FLOAT_CONVERSIONS: Final = ("float16", "mixed_float16", "bfloat16")
 """Passes that leave graphs in short floats."""
-QUANTIZATIONS: Final = (
-    "dynamic_quantization",
-    "static_quantization",
-    "nncf_quantization",
-)
+QUANTIZATIONS: Final = ("dynamic_quantization", "static_quantization", "nncf_quantization")
 """Passes that leave integer or float8 graphs, which cannot be converted or quantized again."""
 WEIGHT_QUANTIZATIONS: Final = (
     "weight_only_quantization",

@@ -16,12 +16,7 @@ from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir
-from autoopt.passes.fusion.attention import (
-    fuse_body_attention,
-    fuse_cached_attention,
-    fuse_plain_attention,
-    may_rotate,
-)
+from autoopt.passes.fusion.attention import fuse_body_attention, fuse_cached_attention, fuse_plain_attention, may_rotate
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.functions import inline_functions
@@ -119,9 +114,7 @@ class TransformerFusion(Pass):
         list[str], "fusions to skip, by the names of onnxruntime's options without enable_: attention, layer_norm"
     ] = []
     use_gpu: Annotated[
-        bool,
-        Conditional("engine", {"onnxruntime": Boolean()}, default=IGNORED),
-        "fuse for CUDA kernels",
+        bool, Conditional("engine", {"onnxruntime": Boolean()}, default=IGNORED), "fuse for CUDA kernels"
     ] = False
 
     @classmethod

@@ -70,11 +70,7 @@ def to_float16(
         options["disable_shape_infer"] = True
     with quiet():
         converted = float16.convert_float_to_float16(
-            model,
-            op_block_list=sorted(kept_types),
-            node_block_list=sorted(kept_names),
-            keep_io_types=False,
-            **options,
+            model, op_block_list=sorted(kept_types), node_block_list=sorted(kept_names), keep_io_types=False, **options
         )
     _remove_repeated_nodes(converted.graph)
     _remove_round_trips(converted.graph, original)

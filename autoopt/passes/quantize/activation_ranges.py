@@ -203,11 +203,7 @@ class _Collector:
         calibrators = {"MinMax": MinMaxCalibrater, "Percentile": PercentileCalibrater}
         with beside_weights(b"", self._model.parent) as augmented, lean_quantizers(augmented):
             calibrator = calibrators[method](
-                self._model,
-                self._statistics.op_types,
-                str(augmented),
-                use_external_data_format=self._large,
-                **settings,
+                self._model, self._statistics.op_types, str(augmented), use_external_data_format=self._large, **settings
             )
             calibrator.augment_graph()
             if self._large:

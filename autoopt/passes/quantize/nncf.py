@@ -55,9 +55,7 @@ class NncfQuantization(Pass):
         "performance: all symmetric; mixed: asymmetric activations",
     ] = "performance"
     model_type: Annotated[
-        Literal["transformer"] | None,
-        Categorical(None, "transformer"),
-        "transformer: keep sensitive parts in float",
+        Literal["transformer"] | None, Categorical(None, "transformer"), "transformer: keep sensitive parts in float"
     ] = None
     fast_bias_correction: Annotated[bool, Boolean(), "use the fast estimate of the bias error"] = True
     subset_size: Annotated[int, Minimum(1), "number of calibration items to use"] = 128

@@ -322,12 +322,7 @@ class StaticQuantization(Pass):
         flatten_biases(prepared)
         separate_uses_of_weights(prepared, self.per_channel, self.types.quant_format == "QOperator")
         ranges = calibrate(
-            prepared,
-            self.context,
-            self._method,
-            self.quantized_op_types(),
-            self.calibrator_settings(),
-            self.samples,
+            prepared, self.context, self._method, self.quantized_op_types(), self.calibrator_settings(), self.samples
         )
         return prepared, ranges
 

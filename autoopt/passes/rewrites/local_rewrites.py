@@ -89,9 +89,7 @@ class LocalRewrites(Pass):
     aliases = ("rewrite_local",)
 
     rules: Annotated[
-        list[RuleName],
-        Categorical(CHEAPER_FORMS, [*CHEAPER_FORMS, "pre_scale"], EXPLICIT_FORMS),
-        "rewrites to apply",
+        list[RuleName], Categorical(CHEAPER_FORMS, [*CHEAPER_FORMS, "pre_scale"], EXPLICIT_FORMS), "rewrites to apply"
     ] = CHEAPER_FORMS
     assume: Annotated[
         list[Assumption],

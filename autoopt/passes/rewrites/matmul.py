@@ -20,15 +20,7 @@ class RotateHalfToMatMul(Rule):
     """`Concat(-x[d/2:], x[:d/2])` of rotary embeddings -> `x @ R`, with R fixed and made of 0, 1 and -1."""
 
     def pattern(  # noqa: PLR0913, PLR0917  the inputs of two Slice nodes
-        self,
-        op: Builder,
-        x: Pattern,
-        s1: Pattern,
-        e1: Pattern,
-        a1: Pattern,
-        s2: Pattern,
-        e2: Pattern,
-        a2: Pattern,
+        self, op: Builder, x: Pattern, s1: Pattern, e1: Pattern, a1: Pattern, s2: Pattern, e2: Pattern, a2: Pattern
     ) -> Pattern:
         back = op.Slice(x, s1, e1, a1, _allow_other_inputs=True, _outputs=["back"])
         front = op.Slice(x, s2, e2, a2, _allow_other_inputs=True, _outputs=["front"])

@@ -101,8 +101,8 @@ def _kept_answer(result: RunResult) -> list[str]:
         return [f"Undecided: {trials} failed to give a model that could be measured; keeping your model."]
     measured = result.trial_counts.get("ok", 0)
     if measured and result.trial_counts.get("infeasible", 0) == measured:
-        broken = "the only candidate broke one" if measured == 1 else f"each of {measured} candidates broke one"
-        return [f"No gain within the limits: {broken}; your model stays.", *_time_lines(result)]
+        candidates = {1: "the only candidate"}.get(measured, f"each of {measured} candidates")
+        return [f"No gain within the limits: {candidates} broke one; your model stays.", *_time_lines(result)]
     metric = first_objective(result).metric
     word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":

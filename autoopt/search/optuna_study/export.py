@@ -99,29 +99,37 @@ def _write(storage: optuna.storages.RDBStorage, content: ExportedStudy) -> None:
     # The same distribution for all trials, from all values that occur.
     distributions = {name: _distribution(choices) for name, choices in values.items()}
     for number, (trial, point) in enumerate(zip(content.trials, points, strict=True)):
-        figures, ended = trial.figures, trial.finished or 0.0
-        reached = [figures[name] for name in content.objectives if name in figures]
+        reached = [trial.figures[name] for name in content.objectives if name in trial.figures]
         is_complete = trial.outcome is Outcome.OK and len(reached) == len(content.objectives)
-        attributes: dict[str, JsonValue] = {"autoopt trial": trial.number, "outcome": str(trial.outcome), **figures}
-        if trial.explanation:
-            attributes["message"] = trial.explanation
-        if trial.candidate is not None:
-            attributes["artifact"] = trial.candidate.artifact
-        frozen = FrozenTrial(
-            number=number,
-            state=TrialState.COMPLETE if is_complete else TrialState.FAIL,
-            value=None,
-            datetime_start=datetime.fromtimestamp(ended - trial.seconds),  # Optuna's times are local ones
-            datetime_complete=datetime.fromtimestamp(ended),
-            params={name: _choice(value) for name, value in point.items()},
-            distributions={name: distributions[name] for name in point},
-            user_attrs=attributes,
-            system_attrs={CONSTRAINTS: [trial.violation]},
-            intermediate_values={},
-            trial_id=number,
-            values=reached if is_complete else None,
-        )
+        frozen = _frozen(trial, number, point, distributions)
+        if is_complete:
+            frozen.state, frozen.values = TrialState.COMPLETE, reached
         study.add_trial(frozen)
+
+
+def _frozen(
+    trial: Trial, number: int, point: Mapping[str, JsonValue], distributions: Mapping[str, BaseDistribution]
+) -> FrozenTrial:
+    """A trial without values, as one that failed."""
+    attributes: dict[str, JsonValue] = {"autoopt trial": trial.number, "outcome": str(trial.outcome), **trial.figures}
+    if trial.explanation:
+        attributes["message"] = trial.explanation
+    if trial.candidate is not None:
+        attributes["artifact"] = trial.candidate.artifact
+    ended = trial.finished or 0.0
+    return FrozenTrial(
+        number=number,
+        state=TrialState.FAIL,
+        value=None,
+        datetime_start=datetime.fromtimestamp(ended - trial.seconds),  # Optuna's times are local ones
+        datetime_complete=datetime.fromtimestamp(ended),
+        params={name: _choice(value) for name, value in point.items()},
+        distributions={name: distributions[name] for name in point},
+        user_attrs=attributes,
+        system_attrs={CONSTRAINTS: [trial.violation]},
+        intermediate_values={},
+        trial_id=number,
+    )
 
 
 def _distribution(values: Sequence[CategoricalChoiceType]) -> BaseDistribution:
