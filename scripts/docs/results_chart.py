@@ -6,14 +6,13 @@ import csv
 from pathlib import Path
 from typing import Final
 
-import altair as alt
-
-from autoopt.report.drawing import BEST, FEASIBLE, FRONT, GRID, picture
+from autoopt.report.drawing import BEST, FEASIBLE, FRONT, GRID, layer, number, picture, text
 
 FIGURES: Final = Path(__file__).parents[2] / "docs" / "results.csv"
 COLOURS: Final = {"autoopt": BEST, "best by hand": FRONT, "Olive": FEASIBLE}
 """Variant of the table `by hand` -> its colour."""
-SCALE: Final = alt.Scale(type="log", domain=[0.9, 3.7])
+SCALE: Final = {"type": "log", "domain": [0.9, 3.7]}
+TICKS: Final = [1, 1.2, 1.5, 2, 2.5, 3, 3.5]
 NAME_WIDTH: Final = 165
 """Pixels for the names of models; browsers draw them wider than Vega expects where a font lacks."""
 TITLE: Final = "times as fast as the source model"
@@ -30,11 +29,13 @@ def results_chart() -> str:
     ]
     fastest_first = sorted(kept, key=lambda row: float(row["value"]))
     models = [row["model"].partition(" (")[0] for row in fastest_first if row["variant"] == "autoopt"]
-    speed = alt.X("speed:Q", title=TITLE, scale=SCALE, axis=alt.Axis(values=[1, 1.2, 1.5, 2, 2.5, 3, 3.5]))
-    colour = alt.Color("variant:N", scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())))
-    names = alt.Y("model:N", sort=models, title=None, axis=alt.Axis(minExtent=NAME_WIDTH))
-    chart = alt.Chart(alt.Data(values=points)).encode(x=speed, y=names)
-    lines = chart.mark_line(color=GRID).encode(detail="model:N")
-    shape = alt.Shape("variant:N", scale=alt.Scale(domain=list(COLOURS)))
-    dots = chart.mark_point(filled=True, size=70, opacity=0.9).encode(color=colour, shape=shape)
-    return picture(lines + dots, width=720, height=620)
+    place = {
+        "x": number("speed", title=TITLE, scale=SCALE, axis={"values": TICKS}),
+        "y": text("model", sort=models, title=None, axis={"minExtent": NAME_WIDTH}),
+    }
+    colour = text("variant", scale={"domain": list(COLOURS), "range": list(COLOURS.values())})
+    shape = text("variant", scale={"domain": list(COLOURS)})
+    lines = layer({"type": "line", "color": GRID}, {**place, "detail": text("model")})
+    mark = {"type": "point", "filled": True, "size": 70, "opacity": 0.9}
+    dots = layer(mark, {**place, "color": colour, "shape": shape})
+    return picture({"data": {"values": points}, "layer": [lines, dots]}, width=720, height=620)

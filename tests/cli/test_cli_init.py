@@ -132,50 +132,13 @@ def test_trees_are_not_quantized(call: Call, home: Path) -> None:
     assert any("trees" in d["why"] for d in json.loads(said.out)["decided"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("run", "no.onnx"), "no.onnx: no such model file"),
-        (("plan", "no.onnx"), "no.onnx: no such model file"),
-        (("init", "no.onnx"), "no.onnx: no such model file"),
-        (
-            ("run", "net/model.onnx", "--data", "no.npz", "--calibration", "nor.csv"),
-            "no.npz, nor.csv: no such data file or folder",
-        ),
-        (("init", "net/model.onnx", "--ep", "cudaa"), "execution_provider: unknown execution provider"),
-        (("init", "net/model.onnx", "--precision", "int9"), "did you mean 'int8'?"),
-        (("init", "net/model.onnx", "--data", "no.npz"), "no.npz"),
-        (("init", "net/model.onnx", "--label", "y"), "--label: needs --data"),
-        (("plan", "net/model.onnx", "--label", "y", "--data", "no.npz"), "no.npz: no such data"),
-        (("plan", "net/model.onnx", "--max-drop", "0.1"), "--max-drop: needs labels in the data"),
-        (
-            ("plan", "net/model.onnx", "--metric", "agreement", "--max-drop", "5"),
-            "--max-drop: agreement lies between 0 and 1: a drop of 5 allows everything; 0.05 is 5 percentage points",
-        ),
-        (("init", "net/model.onnx", "--metric", "acc"), "did you mean 'accuracy'?"),
-        (("run", "net/model.onnx", "--set", "level=7"), "level: must be 0 to 3, not 7"),
-        (("plan", "net/model.onnx", "--set", "fidelity=yes"), "fidelity: must be true or false, not 'yes'"),
-        (("plan", "net/model.onnx", "--set", "levle=1"), "levle: is no field for a bare model; did you mean 'level'?"),
-        (
-            ("plan", "net/model.onnx", "--set", "search.trails=1"),
-            "search.trails: unknown field; did you mean 'trials'?",
-        ),
-        (("plan", "net/model.onnx", "--set", "passes.a.pass=b"), "'autoopt init MODEL' writes a DAG"),
-        (
-            ("plan", "d.yaml", "--set", "target.thread=2"),
-            "d.yaml: target.thread: unknown field; did you mean 'threads'?",
-        ),
-        (("plan", "d.yaml", "--precision", "int8"), "precision: applies to a bare model, not to a DAG"),
-        (("run", "d.yaml", "--ep", "cpu", "--model", "net/model.onnx"), "ep: applies to a bare model"),
-        (
-            ("run", "net/model.onnx", "--ep", "qnn", "--engine", "inline"),
-            "QNNExecutionProvider is not in the installed",
-        ),
-    ],
-)
-def test_mistakes_are_one_line(call: Call, cnn_file: Path, arguments: tuple[str, ...], text: str) -> None:
+MISTAKES = [line.split(" | ") for line in Path(__file__).with_name("mistakes.txt").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("arguments", "text"), MISTAKES)
+def test_mistakes_are_one_line(call: Call, cnn_file: Path, arguments: str, text: str) -> None:
     Path("d.yaml").write_text("name: d\npasses: {a: simplify}\nchains: [[a]]\n")
-    said = call(*arguments)
+    said = call(*arguments.split())
     assert said.code == 2, said.out
     assert said.err.count("\n") == 1
     assert text in said.err

@@ -132,82 +132,18 @@ def test_addresses_are_no_paths() -> None:
     spec.check_files()
 
 
-@pytest.mark.parametrize(
-    ("change", "line", "field", "reason"),
-    [
-        (("passes:", "pases:"), 2, "pases", "unknown field; did you mean 'passes'?"),
-        (("name: good", "nmae: good"), 1, "nmae", "unknown field; did you mean 'name'?"),
-        (("name: good\n", ""), 1, "name", "is required"),
-        (("name: good", "name: a b"), 1, "name", "'a b' is not a valid name"),
-        (("name: good", f"name: {'x' * 129}"), 1, "name", "is longer than 128 characters"),
-        (("  a: {pass: simplify}", "  a b: {pass: simplify}"), 3, "passes.a b", "is not a valid name"),
-        (("params: search}", "parms: search}"), 4, "passes.b.parms", "did you mean 'params'?"),
-        (("params: search}", "params: searched}"), 4, "passes.b.params", "must be a mapping of parameters"),
-        (("per_channel: search", "per_channel: {search: []}"), 8, "passes.c.params.per_channel.search", "at least one"),
-        (("per_channel: search", "per_channel: {search: {low: 1}}"), 8, "per_channel.search.high", "is required"),
-        (("per_channel: search", "per_channel: {search: {low: 2, hgih: 1}}"), 8, "search.hgih", "did you mean 'high'?"),
-        (("per_channel: search", "per_channel: {search: {low: 2, high: 1}}"), 8, "search", "low 2 is above high 1"),
-        (("per_channel: search", "per_channel: {search: {low: 0.5, high: 1}}"), 8, "search", "one of step or count"),
-        (("per_channel: search", "per_channel: {search: 3}"), 8, "search", "must be a list of values or"),
-        (("per_channel: search", "per_channel: {search: {low: '1', high: 2}}"), 8, "low", "must be a number, not '1'"),
-        (("per_channel: search", "per_channel: {search: {low: 1, high: true}}"), 8, "high", "a number, not True"),
-        (("per_channel: search", "per_channel: {search: {low: 1, high: 2, log: 1}}"), 8, "log", "true or false, not 1"),
-        (("per_channel: search", "per_channel: {search: {low: 1, high: 2, count: 1.5}}"), 8, "count", "a whole number"),
-        (("per_channel: search", f"per_channel: {'9' * 31}"), 8, "per_channel", "has more than 30 digits"),
-        (("per_channel: search", f"per_channel: {'[' * 40}{']' * 40}"), 8, "", "is nested deeper than 32 levels"),
-        (("weight_type: QInt8", "weight_type: .inf"), 9, "weight_type", "must be a finite number"),
-        (("weight_type: QInt8", "per_channel: x"), 9, "params", "duplicate key 'per_channel' (first in line 8)"),
-        (("- a -> b", "- a -> bb"), 11, "edges[0]", "unknown node 'bb'; did you mean 'b'?"),
-        (("- a -> b", "- a -> b -> a"), 11, "edges[0]", "node 'a' is in it twice"),
-        (("- a -> b\n", ""), 4, "passes.b", "is in no chain; name it in edges, or remove it"),
-        (("edges:", "chain:"), 10, "chain", "did you mean 'chains'?"),
-        (("edges:", "stages: [a]\nedges:"), 11, "edges", "stages and edges exclude each other"),
-        (("edges:\n  - a -> b\n  - a -> c\n", ""), 1, "", "has no graph"),
-        (("metric: latency_p50", "metric: latncy_p50"), 14, "objectives[0].metric", "did you mean 'latency_p50'?"),
-        (("goal: minimize", "goal: minimise"), 14, "objectives[0].goal", "did you mean 'minimize'?"),
-        (("max_drop: 0.01", "max_drp: 0.01"), 16, "constraints[0].max_drp", "did you mean 'max_drop'?"),
-        (("max_drop: 0.01", "max_drop: 2"), 16, "constraints[0].max_drop", "0.02 is 2 percentage points"),
-        (("max_drop: 0.01", "max: 1, confidence: 1"), 16, "constraints[0].confidence", "must be below 1, not 1"),
-        ((", max_drop: 0.01", ""), 16, "constraints[0]", "needs a bound"),
-        (("max_drop: 0.01", "max_drop: much"), 16, "constraints[0].max_drop", "must be a number, not 'much'"),
-        (("max_drop: 0.01", "max_drop: -1"), 16, "constraints[0].max_drop", "at least 0, not -1"),
-        (("max_drop: 0.01", "min: 2, max: 1"), 16, "constraints[0]", "can never hold: 2.0 is above 1.0"),
-        (("trials: 10", "trials: ten"), 17, "search.trials", "must be a whole number, not 'ten'"),
-        (("trials: 10", "trials: true"), 17, "search.trials", "must be a whole number, not True"),
-        (("trials: 10", "trials: 0"), 17, "search.trials", "must be at least 1, not 0"),
-        (("trials: 10", "strategy: per_chain"), 17, "search.strategy", "did you mean 'per-chain'?"),
-        (("trials: 10", "order: pass-by-pass"), 17, "search.order", "use strategy: per-chain"),
-        (("trials: 10", "strategy: per-chain, order: [a, x]"), 17, "search.order", "unknown node 'x'"),
-        (("trials: 10", "order: jointly"), 17, "search.order", "unknown order 'jointly'"),
-        (("trials: 10", "order: 3"), 17, "search.order", "must be a list of groups"),
-        (("trials: 10", "order: [1]"), 17, "search.order[0]", "must be a node id, not 1"),
-        (("trials: 10", "order: [[a], []]"), 17, "search.order[1]", "must name at least one node"),
-        (("trials: 10", "order: {nested: [a, [b, a]]}"), 17, "search.order.nested[1]", "node 'a' is named twice"),
-        (("trials: 10", "order: [{nest: [a]}]"), 17, "search.order[0]", "must be a list of groups or"),
-        (("trials: 10", "sampler: random"), 17, "search.sampler", "use strategy: per-chain"),
-        (("search: {", "target: {device: tpu}\nsearch: {"), 17, "target.device", "must be one of cpu, gpu, npu"),
-        (("search: {", "target: {execution_provider: cuda}\nsearch: {"), 17, "target", "'CUDAExecutionProvider'?"),
-        (("search: {", "targets: [{}, {}]\nsearch: {"), 17, "targets[1]", "is named 'local' like another target"),
-        (("search: {", "target: cpu\ntargets: [cpu]\nsearch: {"), 18, "targets", "exclude each other"),
-        (("search: {", "data: {evaluation: {pth: x}}\nsearch: {"), 17, "data.evaluation.pth", ""),
-        (("search: {", "forbid: [{}]\nsearch: {"), 17, "forbid[0]", "is empty"),
-        (("search: {", "forbid: [{chain: a, nodes: [a]}]\nsearch: {"), 17, "forbid[0]", "has both chain and nodes"),
-        (("search: {", "forbid: [{values: {a: {}}}]\nsearch: {"), 17, "forbid[0].values", "a node without values"),
-        (("search: {", "forbid: [{nodes: 3}]\nsearch: {"), 17, "forbid[0].nodes", "must be a list of node ids"),
-        (("search: {", "prefer: [{chain: a, weight: 0}]\nsearch: {"), 17, "prefer[0].weight", "must be above 0"),
-        (("search: {", "forbid: [a -> z]\nsearch: {"), 17, "forbid[0]", "unknown node 'z'"),
-        (("search: {", "weights: {a -> b: 0}\nsearch: {"), 17, "weights.a -> b", "must be above 0"),
-        (("search: {", "level: 4\nsearch: {"), 17, "level", "must be at most 3"),
-        (("search: {", "host: {type: python_env}\nsearch: {"), 17, "host.python", "is required for type python_env"),
-    ],
-)  # fmt: skip
+MISTAKES = [line.split(" | ") for line in Path(__file__).with_name("mistakes.txt").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "field", "reason"), MISTAKES)
 def test_a_mistake_is_told_with_line_field_and_remedy(
-    tmp_path: Path, change: tuple[str, str], line: int, field: str, reason: str
+    tmp_path: Path, old: str, new: str, line: str, field: str, reason: str
 ) -> None:
-    assert change[0] in GOOD
-    file = write(tmp_path, GOOD.replace(change[0], change[1], 1))
+    right, wrong = (text.replace("\\n", "\n") for text in (old, new))
+    assert right in GOOD
+    file = write(tmp_path, GOOD.replace(right, wrong, 1))
     error = error_of(file)
-    assert error.line == line
+    assert error.line == int(line)
     assert field in error.field
     assert str(error).startswith(f"{file}:{line}: {error.field}" if field else f"{file}:{line}: ")
     assert reason in str(error)

@@ -17,49 +17,7 @@ from autoopt.spec import load_dag
 from autoopt.spec.search import SearchConfig, SearchFields
 
 # The `search:` section, the field that is wrong, and words of the reason.
-INVALID = [
-    ("{strategy: unfied}", "strategy", "did you mean 'unified'"),
-    ("{allocation: robin}", "allocation", "must be one of sequential, round_robin"),
-    ("{choose: best}", "choose", "must be one of priority, weights, knee"),
-    ("{trails: 3}", "trails", "unknown field; did you mean 'trials'?"),
-    ("{trials: 0}", "trials", "must be at least 1, not 0"),
-    ("{trials: 2.5}", "trials", "must be a whole number"),
-    ("{trials: x}", "trials", "must be a whole number, not 'x'"),
-    ("{batch: true}", "batch", "must be a whole number"),
-    ("{keep: 0}", "keep", "must be at least 1"),
-    ("{seed: -1}", "seed", "must be at least 0"),
-    ("{minutes: 0}", "minutes", "must be above 0"),
-    ("{minutes: x}", "minutes", "must be a number"),
-    ("{stop_when_goals_met: 1}", "stop_when_goals_met", "must be true or false"),
-    ("{min_expected_improvement: 1.0}", "min_expected_improvement", "must be below 1"),
-    ("{sampler: tpee}", "sampler", "unknown sampler 'tpee'; did you mean 'tpe'?"),
-    ("{strategy: per-chain, sampler: grid}", "sampler", "unknown sampler 'grid'"),
-    ("{sampler: random}", "sampler", "strategy unified takes surrogate or tpe, not 'random'; use strategy: per-chain"),
-    ("{order: pass-by-pass}", "order", "strategy unified takes only joint; use strategy: per-chain"),
-    ("{order: sideways}", "order", "unknown order 'sideways'"),
-    ("{strategy: per-chain, order: [a, a]}", "order[1]", "node 'a' is named twice"),
-    ("{strategy: per-chain, order: [a, x]}", "order", "unknown node 'x'"),
-    ("{strategy: per-chain, order: [b, a]}", "order", "'b' comes before 'a' here, and after it in a chain"),
-    (
-        "{strategy: per-chain, sampler: tpe, min_expected_improvement: 0.01}",
-        "min_expected_improvement",
-        "needs sampler: surrogate",
-    ),
-    ("{strategy: per-chain, min_expected_improvement: 0.1}", "min_expected_improvement", "needs sampler: surrogate"),
-    ("{with_replacement: true}", "with_replacement", "needs sampler: random"),
-    ("{strategy: per-chain, sampler: random, with_replacement: true}", "with_replacement", "never ends by itself"),
-    (
-        "{strategy: per-chain, sampler: random, with_replacement: true, trials: 3, order: pass-by-pass}",
-        "with_replacement",
-        "needs order: joint",
-    ),
-    ("{strategy: per-chain, order: pass-by-pass, allocation: max_ucb}", "allocation", "max_ucb needs order: joint"),
-    (
-        "{strategy: per-chain, order: [a, b], allocation: successive_halving}",
-        "allocation",
-        "successive_halving needs order: joint",
-    ),
-]
+INVALID = [line.split(" | ") for line in Path(__file__).with_name("wrong_searches.txt").read_text().splitlines()]
 
 DAG = """\
 name: searched
