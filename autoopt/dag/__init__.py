@@ -1,8 +1,7 @@
 """From a spec to chains and an immutable plan, and from a model to a proposed spec. Only this package imports networkx.
 
 `graph` holds the pass graph, the nodes' search spaces and the priors; `compiler` turns them into a plan with exact
-counts and a reason for each pruned chain; `proposal.propose` writes a spec for a model; `warm_start` prefers what
-earlier runs measured. Read `compiler.compile` first.
+counts and a reason for each pruned chain; `proposal.propose` writes a spec for a model. Read `compiler.compile` first.
 """
 
 from autoopt.dag.compiler.chain import Chain, ChainNode

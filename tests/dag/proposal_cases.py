@@ -7,8 +7,8 @@ from typing import Any
 from autoopt.dag import Facts, Plan, pass_infos
 from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.propose import Proposal, propose
-from autoopt.dag.warm_start import Example, known_point
 from autoopt.model.inspection import Inspection
+from autoopt.problem.earlier_examples import Example, known_point
 from autoopt.spec.proposal_options import ProposalOptions
 
 

@@ -15,9 +15,9 @@ from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.templates import TABLES
-from autoopt.dag.warm_start import Example, known_point
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
+from autoopt.problem.earlier_examples import Example, known_point
 from autoopt.registry import registry
 from autoopt.spec import load_dag
 from autoopt.spec.proposal_options import PRECISIONS, ProposalOptions

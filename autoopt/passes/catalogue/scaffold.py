@@ -29,9 +29,9 @@ def new_pass(name: str, folder: Path) -> list[Path]:
         raise InputError("no such folder", where=str(folder))
     values = {"name": name, "class_name": "".join(part.capitalize() for part in name.split("_"))}
     files = {folder / Template(file).substitute(values): template for file, template in TEMPLATES.items()}
-    for path in files:
-        if path.exists():
-            raise InputError("already exists", where=str(path), remedy="choose another name or folder")
+    taken = next(filter(Path.exists, files), None)
+    if taken is not None:
+        raise InputError("already exists", where=str(taken), remedy="choose another name or folder")
     for path, template in files.items():
         path.write_text(Template(Path(__file__).with_name(template).read_text()).substitute(values))
     return list(files)

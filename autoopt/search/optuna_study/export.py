@@ -91,10 +91,11 @@ def _write(storage: optuna.storages.RDBStorage, content: ExportedStudy) -> None:
     study.set_metric_names(list(content.objectives))
     for name, value in content.attributes.items():
         study.set_user_attr(name, value)
-    points = [{CHAIN: trial.chain, **flat_params(trial.point)} for trial in content.trials]
+    points: list[dict[str, JsonValue]] = []
     values: dict[str, list[CategoricalChoiceType]] = {}
-    for point in points:
-        for name, value in point.items():
+    for trial in content.trials:
+        points.append({CHAIN: trial.chain, **flat_params(trial.point)})
+        for name, value in points[-1].items():
             values.setdefault(name, []).append(_choice(value))
     # The same distribution for all trials, from all values that occur.
     distributions = {name: _distribution(choices) for name, choices in values.items()}
