@@ -36,15 +36,6 @@ def test_the_deepest_mount_decides_the_file_system(path: str, kind: str) -> None
         refuse_network_filesystem(Path(path), MOUNTS)
 
 
-def test_of_mounts_at_one_point_the_last_counts() -> None:
-    assert filesystem_of(Path("/x"), "a / ext4 rw 0 0\nb / xfs rw 0 0\n") == "xfs"
-
-
-def test_lines_that_are_no_mounts_are_skipped() -> None:
-    assert filesystem_of(Path("/x"), "\nnonsense\na / ext4 rw 0 0\n") == "ext4"
-    assert filesystem_of(Path("/x"), "") == ""
-
-
 def test_files_and_folders_can_be_made_durable(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"content")
