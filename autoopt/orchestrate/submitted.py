@@ -182,8 +182,13 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
 def _parameters(request: RunRequest) -> dict[str, Any]:
     """The parameters of the flow: what its form shows, and the whole request."""
     document = {**request.to_json(), "resume": request.resume}
+    dag = request.dag
+    if isinstance(dag, DagSpec):
+        dag = dag.name
+    elif not isinstance(dag, str):
+        dag = str(document["dag_file"] or document["model"] or "dag")
     return {
-        "dag": request.dag if isinstance(request.dag, str) else str(document["dag_file"] or document["model"] or "dag"),
+        "dag": dag,
         "model": request.name or document["model"],
         "request": document,
     }

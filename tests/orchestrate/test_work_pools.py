@@ -84,7 +84,7 @@ def test_a_sweep_takes_such_a_dag(served: Serving) -> None:
     (served.folder / "zoo.yaml").write_text(f"name: both\nmodels: [{dag}]\n")
     [model] = served.autoopt("sweep", "zoo.yaml", "--engine", "prefect", "--out", "swept")["models"]
     assert model["status"] == "ok", model["reason"]
-    assert [target["name"] for target in model["result"]["targets"]] == ["here", "board"]
+    assert [target["name"] for target in model["targets"]] == ["here", "board"]
 
 
 def test_a_pool_as_the_only_target_executes_the_whole_run(served: Serving) -> None:
