@@ -140,7 +140,7 @@ def start_models(client: httpx.Client, folder: Path, options: argparse.Namespace
     for number in range(options.models):
         path = model(folder / f"model{number}.onnx")
         pipeline = {**dag(folder, options.trials, options.seconds + number * 1e-4), "name": f"sleepers{number}"}
-        parameters = {"dag": pipeline, "model": str(path), "workers": 2, "minutes": options.minutes}
+        parameters = {"dag": pipeline, "model": str(path), "workers": 2, "search": {"minutes": options.minutes}}
         body = {"parameters": parameters, "idempotency_key": pipeline["name"]}
         while client.post(f"/deployments/{deployment['id']}/create_flow_run", json=body).status_code == BUSY:
             time.sleep(1)
