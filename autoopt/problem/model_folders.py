@@ -43,7 +43,7 @@ def read_models(arguments: Sequence[str], home: Path) -> tuple[str, dict[str, st
     """
     if "" in arguments:  # a shell variable that is not set
         raise InputError("is empty", where="the name of a DAG or model", remedy="name a file or folder")
-    if len(arguments) > 1 or not (is_archive(arguments[0]) or is_checkpoint(Path(arguments[0]))):
+    if len(arguments) > 1 or not holds_models(arguments[0]):
         return parse_models(arguments)
     models = models_of(arguments[0], home)
     return next(iter(models.values())), models if len(models) > 1 else {}
@@ -55,15 +55,15 @@ def models_of(path: str, home: Path) -> dict[str, str]:
     Raises:
         InputError: it cannot be read, or has no model.
     """
-    folder = Path(path)
-    if is_archive(path):
+    is_packed, folder = is_archive(path), Path(path)
+    if is_packed:
         folder = unpacked(path, home)
     if is_checkpoint(folder):
-        return models_in(exported(folder, home))
+        folder = exported(folder, home)
     try:
         return models_in(folder)
     except InputError:
-        if not is_archive(path):
+        if not is_packed:
             raise
         raise InputError("no .onnx file in this archive", where=shown_source(path)) from None
 
