@@ -27,6 +27,9 @@ LSTM = """both = Concat <axis = 1> (item, h) g = MatMul (both, m) gb = Add (g, m
     f = Sigmoid (a_u) i = Sigmoid (a_i) j = Tanh (a_j) o = Sigmoid (a_o)
     kept = Mul (f, s) new = Mul (i, j) s_out = Add (kept, new) t = Tanh (s_out) h_out = Mul (t, o)"""
 RNN = "xw = MatMul (item, kw) hu = MatMul (h, ku) a = Add (xw, hu) h_out = Tanh (a)"
+ONE_ITEM = """x_1 = Unsqueeze (item, zero) h_1 = Unsqueeze (h, zero) s_1 = Unsqueeze (s, zero)
+    all_w = Concat <axis = 1> (half_w, half_w) y_1, h_2, s_2 = LSTM <hidden_size = 4> (x_1, all_w, lr, lb, , h_1, s_1)
+    h_out = Squeeze (h_2, zero) s_out = Squeeze (s_2, zero)"""
 CELLS = {
     "reset after, Keras": (RESET_AFTER + KERAS, "h"),
     "reset after, PyTorch": (RESET_AFTER + TORCH, "h"),
@@ -34,6 +37,7 @@ CELLS = {
     "reset before, gate of the new state": (RESET_BEFORE + SWAPPED, "h"),
     "LSTM": (LSTM, "hs"),
     "LSTM with the cell first": (LSTM, "sh"),
+    "layer for one item": (ONE_ITEM, "hs"),
     "RNN": (RNN, "h"),
 }
 WEIGHTS = {
@@ -52,6 +56,9 @@ WEIGHTS = {
     "quarters": np.array([4, 4, 4, 4]),
     "kw": normal(3, 4),
     "ku": normal(4, 4),
+    "half_w": normal(1, 8, 3),
+    "lr": normal(1, 16, 4),
+    "lb": normal(1, 32),
     "zero": np.array([0]),
     "one": np.array([1]),
     "four": np.array([4]),
@@ -72,6 +79,11 @@ READERS = {
         "at = Unsqueeze (number, zero) kept_item = Gather <axis = 1> (x, at) item = Squeeze (kept_item, one)",
     )
     + (BATCH_FIRST, "count"),
+    "cut in the body": (
+        "cut = Slice (x, zero, eight, one) item = Gather <axis = 1> (cut, number)",
+        BATCH_FIRST,
+        "count",
+    ),
     "fewer than all": (FORWARD, BATCH_FIRST, "last"),
     "any length": (FORWARD, OPEN, "length"),
 }

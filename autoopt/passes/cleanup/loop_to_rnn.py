@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LOWEST_OPSET: Final = 13
 """The first opset in which the axes of Squeeze are an input."""
+WEIGHTS: Final = 2**23
+"""Elements of the largest weights that are known although a body cuts or joins them."""
 LINEAR: Final = frozenset(
     ("Add", "Concat", "Div", "Expand", "Gather", "Gemm", "Identity", "MatMul", "Mul", "Neg", "Reshape")
 ) | frozenset(("Shape", "Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze"))
@@ -64,7 +66,7 @@ class LoopToRnn(Pass):
         for node in reversed(loops):  # inner loops first
             move_invariants(node)
         infer_shapes = ir_passes.ShapeInferencePass(check_type=False, strict_mode=False)
-        model = apply_ir_passes(fold_ir_constants(model), infer_shapes)
+        model = apply_ir_passes(fold_ir_constants(model, WEIGHTS, WEIGHTS), infer_shapes)
         loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
         reasons: list[str] = []
         for node in loops:
