@@ -33,8 +33,6 @@ BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "synthetic": "autoopt.data.sources.synthetic:load",
     },
     "pre_process": {
-        "select": "autoopt.data.steps:select",
-        "rename": "autoopt.data.steps:rename",
         "cast": "autoopt.data.steps:cast",
         "normalize": "autoopt.data.steps:normalize",
         "transpose": "autoopt.data.steps:transpose",
@@ -55,7 +53,6 @@ BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "dataloader": {
         "default": "autoopt.data.steps:in_order",
         "shuffle": "autoopt.data.steps:shuffle",
-        "first": "autoopt.data.steps:first",
     },
 }
 """The dotted name of each built-in function, by kind and name; they are imported when they are first used."""

@@ -173,15 +173,12 @@ def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -
 
 
 def _with_inputs(data: DataSet, inputs: Mapping[str, str]) -> DataSet:
-    """Name columns after the model's inputs that they are for; a single one for a single input has any name."""
+    """Name columns after the model's inputs that they are for."""
     if not inputs:
         return data
-    columns = data.columns
-    if len(inputs) == len(columns) == 1:
-        columns = dict.fromkeys(inputs.values(), next(iter(columns.values())))
-    named = {name: columns[column] for name, column in inputs.items() if column in columns}
+    named = {name: data.columns[column] for name, column in inputs.items() if column in data.columns}
     uneven = {name: data.uneven[column] for name, column in inputs.items() if column in data.uneven}
-    return replace(data, columns=named, uneven=uneven)
+    return replace(data, columns=named or data.columns, uneven=uneven)
 
 
 def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> None:

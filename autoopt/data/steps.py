@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -12,18 +12,6 @@ from autoopt.data.dataset import Array, DataSet, check_columns
 
 Values: TypeAlias = float | Sequence[float]
 """One number for all, or one per index of an axis."""
-
-
-def select(data: DataSet, columns: Sequence[str]) -> DataSet:
-    """Keep only these columns."""
-    check_columns(data.columns, columns, data.name)
-    return replace(data, columns={name: data.columns[name] for name in columns})
-
-
-def rename(data: DataSet, columns: Mapping[str, str]) -> DataSet:
-    """Rename columns: {old: new}."""
-    check_columns(data.columns, columns, data.name)
-    return replace(data, columns={columns.get(name, name): array for name, array in data.columns.items()})
 
 
 def cast(data: DataSet, dtype: str, columns: Sequence[str] | None = None) -> DataSet:
@@ -69,11 +57,6 @@ def in_order(data: DataSet) -> DataSet:
 def shuffle(data: DataSet, seed: int = 0) -> DataSet:
     """Put the items in a random order that `seed` fixes."""
     return data.take(np.random.default_rng(seed).permutation(len(data)))
-
-
-def first(data: DataSet, count: int) -> DataSet:
-    """Keep the first `count` items."""
-    return data.take(np.arange(min(count, len(data))))
 
 
 def output(outputs: list[Array], index: int = 0) -> Array:

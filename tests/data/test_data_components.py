@@ -36,9 +36,9 @@ def test_a_registered_function_is_found_by_kind_and_name(kind, register):
 
 
 def test_an_unknown_component_is_refused_with_the_nearest():
-    with pytest.raises(InputError, match="unknown pre_process 'selct'; did you mean 'select'"):
-        component("pre_process", "selct")
-    with pytest.raises(InputError, match="known: default, shuffle, first"):
+    with pytest.raises(InputError, match="unknown pre_process 'reshpe'; did you mean 'reshape'"):
+        component("pre_process", "reshpe")
+    with pytest.raises(InputError, match="known: default, shuffle"):
         component("dataloader", "zzzzzz")
 
 

@@ -62,15 +62,14 @@ def test_samples_are_spread_and_a_limit_takes_the_first(path):
     shuffled = opened(path, dataloader=step("shuffle", seed=1)).labels
     assert sorted(shuffled) == list(range(20))
     assert shuffled.tolist() != list(range(20))
-    assert opened(path, dataloader=step("first", count=2)).labels.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"pre_process": step("selct", columns=[])}, "did you mean 'select'"),
-        ({"pre_process": step("select", colums=["x"])}, "select"),
-        ({"pre_process": step("select", columns=["y"])}, "no column 'y'"),
+        ({"pre_process": step("csat", dtype="int64")}, "did you mean 'cast'"),
+        ({"pre_process": step("cast", dtype="int64", colums=["x"])}, "cast"),
+        ({"pre_process": step("cast", dtype="int64", columns=["y"])}, "no column 'y'"),
         ({"load_dataset": step("npzz")}, "did you mean 'npz'"),
         ({"pre_process": step("cast", dtype="flaot32")}, "data component 'cast': TypeError"),
         ({"pre_process": step("reshape", shape=[5])}, "data component 'reshape': ValueError"),
@@ -87,7 +86,6 @@ def test_mistakes_in_components_are_named(path, config, words):
         ({"limit": 2}, [0, 1]),
         ({"sample_ratio": 0.5}, [0, 2, 5]),
         ({"dataloader": step("shuffle", seed=1), "limit": 3}, np.random.default_rng(1).permutation(6)[:3].tolist()),
-        ({"dataloader": step("first", count=4), "sample_ratio": 0.5}, [0, 3]),
     ],
 )
 def test_only_the_chosen_items_are_read(tmp_path, chosen, numbers):

@@ -11,12 +11,9 @@ from steps_data import X, opened, step
 from autoopt.data import DataConfig, steps
 from autoopt.data.dataset import DataSet
 from autoopt.data.opening import post_processor
-from autoopt.errors import InputError
 
 
 def test_pre_processing_changes_only_its_columns(path):
-    assert list(opened(path, pre_process=step("select", columns=["x"])).columns) == ["x"]
-    assert set(opened(path, pre_process=step("rename", columns={"x": "z"})).columns) == {"z", "extra"}
     assert opened(path, pre_process=step("cast", dtype="int64", columns=["x"])).columns["x"].dtype == np.int64
     scaled = opened(path, pre_process=step("normalize", mean=[1, 2, 3], std=2.0, columns=["x"])).columns["x"]
     np.testing.assert_allclose(scaled, (X - [1, 2, 3]) / 2)
@@ -43,17 +40,6 @@ def test_steps_leave_values_for_all_items_alone():
     assert steps.cast(data(), "int32", ["t"]).columns["t"].dtype == np.int32
 
 
-def test_the_order_of_columns_is_that_of_the_selection():
-    both = DataSet({"a": np.zeros(2), "b": np.ones(2)})
-    assert list(steps.select(both, ["b", "a"]).columns) == ["b", "a"]
-
-
-@pytest.mark.parametrize("step", [lambda d: steps.select(d, ["y"]), lambda d: steps.rename(d, {"y": "z"})])
-def test_an_unknown_column_is_named(step):
-    with pytest.raises(InputError, match="no column 'y'"):
-        step(data())
-
-
 def test_normalizing_with_lists_works_along_an_axis():
     pictures = DataSet({"x": np.ones((2, 3, 4, 4))})
     scaled = steps.normalize(pictures, mean=[1.0, 2.0, 3.0], std=0.5).columns["x"]
@@ -77,9 +63,7 @@ def test_shuffling_permutes_the_items_in_the_same_way_for_a_seed(count, seed):
     assert once.columns["x"].tolist() == twice.columns["x"].tolist()
 
 
-def test_the_first_items_are_at_most_all():
-    assert len(steps.first(data(), 1)) == 1
-    assert len(steps.first(data(), 9)) == 2
+def test_the_default_order_is_that_of_the_data():
     assert steps.in_order(data()).columns["x"].shape == (2, 3)
 
 
