@@ -55,6 +55,7 @@ _INTEGERS: Final[Sequence[tuple[Kind, re.Pattern[str], range]]] = (
     ("positions", re.compile(r"position_ids"), range(1, 9)),
 )
 """Integers: kind, pattern of the name, numbers of dimensions."""
+_GROWING: Final = re.compile(r"past|seq|len")
 _OUTPUTS: Final[Mapping[Kind, re.Pattern[str]]] = {
     "keypoints": re.compile(r"key_?point|landmark|kpt|joint|pose|xyz"),
     "token vectors": re.compile(r"last_hidden_state|token_embedding"),
@@ -117,8 +118,7 @@ def output_roles(outputs: Sequence[Value], inputs: Sequence[Value], roles: Mappi
     The outputs that return a cache have its name. Those behind the first one that have the shapes of states return them
     in their order, if they are as many.
     """
-    found = {value.name: Role(output_kind(value.name), "its name") for value in outputs}
-    found = {name: role if role.kind != "other" else OTHER for name, role in found.items()}
+    found = {value.name: _named_output(value.name) for value in outputs}
     states = [value for value in inputs if roles[value.name].kind == "state"]
     returned = [value for value in outputs[1:] if any(_fits(value.dims, state.dims) for state in states)]
     if len(returned) == len(states):
@@ -127,6 +127,13 @@ def output_roles(outputs: Sequence[Value], inputs: Sequence[Value], roles: Mappi
     for output, cache in cache_outputs(names_with("cache", roles), found).items():
         found[output] = Role("cache", "its name", feeds=cache)
     return found
+
+
+def _named_output(name: str) -> Role:
+    kind = output_kind(name)
+    if kind == "other":
+        return OTHER
+    return Role(kind, "its name")
 
 
 def names_with(kind: Kind, roles: Mapping[str, Role]) -> list[str]:
@@ -180,7 +187,7 @@ def _length(size: Dimension, axis: int) -> int:
     """A measure by which the longest axis is found: open ones are long, except the batch."""
     if isinstance(size, int):
         return size
-    return SHORTEST_SOUND if axis > 0 else 0
+    return SHORTEST_SOUND * (axis > 0)
 
 
 def _role(value: Value, tables: Collection[str], is_streamed: bool) -> Role:
@@ -191,8 +198,10 @@ def _role(value: Value, tables: Collection[str], is_streamed: bool) -> Role:
     role = OTHER
     if sound_axis is not None:
         role = Role("sound", "its name or length", (sound_axis,))
+    elif kind == "mask":
+        role = Role(kind, "its name", images)
     elif kind is not None:
-        role = Role(kind, "its name", images if kind == "mask" else ())
+        role = Role(kind, "its name")
     elif value.name in tables:
         role = Role("indices", "the table that it indexes")
     elif value.is_float and _is_spectrum(value):
@@ -207,7 +216,8 @@ def _kind_by_name(value: Value) -> Kind | None:
     if _is_state(value):
         return "state"
     if "mask" in value.name.lower():
-        return "token mask" if known == "token mask" and len(value.dims) == 2 else "mask"
+        is_of_tokens = known == "token mask" and len(value.dims) == 2
+        return "token mask" if is_of_tokens else "mask"
     if value.is_integer:
         for kind, pattern, ranks in _INTEGERS:
             if pattern.search(value.name.lower()) and len(value.dims) in ranks:
@@ -230,12 +240,16 @@ def image_axes(dims: Sequence[Dimension]) -> tuple[int, int] | None:
     """
     if len(dims) != 4 or any("frame" in str(size).lower() for size in dims):
         return None
-    axes = (2, 3) if dims[1] in CHANNELS else (1, 2)
-    channels = dims[1] if dims[1] in CHANNELS else dims[3]
+    if dims[1] in CHANNELS:
+        axes, channels = (2, 3), dims[1]
+    elif dims[3] in CHANNELS:
+        axes, channels = (1, 2), dims[3]
+    else:
+        return None
     height, width = (dims[axis] for axis in axes)
     is_line = isinstance(height, int) and height >= LOWEST_LINE
     has_one_side = channels != COLOURS and isinstance(height, int) != isinstance(width, int)
-    if channels not in CHANNELS or (has_one_side and not is_line):
+    if has_one_side and not is_line:
         return None
     return axes
 
@@ -253,20 +267,34 @@ def _sound_axis(value: Value, is_streamed: bool) -> int | None:
         return None
     may_be_piece = is_streamed and len(value.dims) == 2
     long_axes = {axis: size for axis, size in enumerate(value.dims) if isinstance(size, int) and size > MOST_CHANNELS}
-    if long_axes:
-        shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
-        return _only(list(long_axes)) if max(long_axes.values()) >= shortest else None
+    if not long_axes:
+        return _open_sound_axis(value, may_be_piece)
+    longest = max(long_axes.values())
+    if longest >= SHORTEST_SOUND or (may_be_piece and longest >= SHORTEST_PIECE):
+        return _only(list(long_axes))
+    return None
+
+
+def _open_sound_axis(value: Value, may_be_piece: bool) -> int | None:
     # Nothing tells an open sound from other open floats but its name, or the state that a streamed model takes.
     is_piece = may_be_piece and not _is_state(value)
     if not is_piece and not _SOUND.search(value.name.lower()):
         return None
-    first = 0 if len(value.dims) == 1 else 1
-    return _only([axis for axis in range(first, len(value.dims)) if not isinstance(value.dims[axis], int)])
+    if len(value.dims) == 1:
+        return _only(_open_axes(value, after=-1))
+    return _only(_open_axes(value, after=0))
+
+
+def _open_axes(value: Value, after: int) -> list[int]:
+    """The axes behind another one whose size is not fixed."""
+    return [axis for axis in range(after + 1, len(value.dims)) if not isinstance(value.dims[axis], int)]
 
 
 def _only(axes: Sequence[int]) -> int | None:
     """The axis, if there is exactly one."""
-    return axes[0] if len(axes) == 1 else None
+    if len(axes) != 1:
+        return None
+    return axes[0]
 
 
 def _decoder_roles(values: Sequence[Value]) -> dict[str, Role]:
@@ -283,7 +311,9 @@ def _decoder_roles(values: Sequence[Value]) -> dict[str, Role]:
         if axis is not None:
             caches[value.name] = Role("cache", "its name", (axis,))
     has_tokens = any(role.kind == "tokens" for role in roles.values())
-    return roles | caches if has_tokens and caches else {}
+    if not has_tokens or not caches:
+        return {}
+    return roles | caches
 
 
 def _cache_axis(value: Value) -> int | None:
@@ -292,12 +322,9 @@ def _cache_axis(value: Value) -> int | None:
     rank = len(value.dims)
     if not is_own or rank not in CACHE_RANKS:
         return None
-    batch = rank - max(CACHE_RANKS[0], rank - 1)
-    open_axes = [axis for axis in range(batch + 1, rank) if not isinstance(value.dims[axis], int)]
-    for axis in open_axes:
-        if any(part in str(value.dims[axis]).lower() for part in ("past", "seq", "len")):
-            return axis
-    return open_axes[0] if open_axes else None
+    open_axes = _open_axes(value, after=rank - max(CACHE_RANKS[0], rank - 1))
+    telling = [axis for axis in open_axes if _GROWING.search(str(value.dims[axis]).lower())]
+    return next(iter(telling or open_axes), None)
 
 
 def _fits(dims: Sequence[Dimension], others: Sequence[Dimension]) -> bool:

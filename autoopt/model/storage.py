@@ -91,4 +91,6 @@ def _external_locations(path: Path) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _locations_in(path: Path, _file_version: tuple[int, ...]) -> frozenset[str]:
-    return frozenset() if path.suffix == ".ort" else external_names(path)
+    if path.suffix == ".ort":
+        return frozenset()
+    return external_names(path)

@@ -159,14 +159,25 @@ def sort_nodes(graph: GraphProto) -> bool:
 
     False if they are sorted already, or in a cycle.
     """
+    try:
+        order = _order(graph)
+    except CycleError:
+        return False
+    if order == list(range(len(order))):
+        return False
+    ordered = [graph.node[number] for number in order]
+    del graph.node[:]
+    graph.node.extend(ordered)
+    return True
+
+
+def _order(graph: GraphProto) -> list[int]:
+    """The numbers of the nodes in a valid order, the lowest first. Raises CycleError if there is none."""
     producers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
     sorter: TopologicalSorter[int] = TopologicalSorter()
     for number, node in enumerate(graph.node):
         sorter.add(number, *{producers[name] for name in _read(node) if name in producers} - {number})
-    try:
-        sorter.prepare()
-    except CycleError:
-        return False
+    sorter.prepare()
     order: list[int] = []
     ready: list[int] = []
     while sorter.is_active():
@@ -174,12 +185,7 @@ def sort_nodes(graph: GraphProto) -> bool:
             heappush(ready, number)
         order.append(heappop(ready))
         sorter.done(order[-1])
-    if order == list(range(len(order))):
-        return False
-    ordered = [graph.node[number] for number in order]
-    del graph.node[:]
-    graph.node.extend(ordered)
-    return True
+    return order
 
 
 def _read(node: NodeProto) -> Iterator[str]:

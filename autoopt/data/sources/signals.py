@@ -150,7 +150,9 @@ def carry_states(
         inputs = specs_of(session)
         returned = output_roles(output_specs(session), specs, roles)
         outputs = {role.feeds: name for name, role in returned.items() if role.kind == "state"}
-        for number in range(len(arrays[states[0]]) - 1 if outputs else 0):
+        if not outputs:
+            return
+        for number in range(len(arrays[states[0]]) - 1):
             feed = {name: items[number] for name, items in arrays.items()}
             results = session.run(list(outputs.values()), fit(feed, inputs))
             for name, result in zip(outputs, results, strict=True):

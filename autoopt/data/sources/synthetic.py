@@ -148,10 +148,9 @@ def _arrays(
             shape = _prompt_shape(spec, shape, decoder, sizes)
         elif spec.name not in ranges:
             items = signal_items(rng, spec, shape, count, role)
-        constant = None if spec.name in ranges else _constant(role, spec.dtype, shape)
-        if items is None and constant is not None:
-            items = [constant] * count
-        elif items is None:
+        if items is None and spec.name not in ranges:
+            items = _constant_items(role, spec.dtype, shape, count)
+        if items is None:
             items = _items(rng, spec, shape, count, ranges.get(spec.name), inputs.table_lengths.get(spec.name))
         arrays[spec.name] = items
     first = {name: items[0] for name, items in arrays.items()}
@@ -255,15 +254,17 @@ def _items(
     return [_values(rng, spec.dtype, shape, limits) for _ in range(count)]
 
 
-def _constant(role: Role, dtype: np.dtype[np.generic] | None, shape: tuple[int, ...]) -> Array | None:
-    """The value of an input that is the same for all items by its meaning; None for any other input."""
+def _constant_items(
+    role: Role, dtype: np.dtype[np.generic] | None, shape: tuple[int, ...], count: int
+) -> list[Array] | None:
+    """The items of an input that are the same by its meaning; None for any other input."""
     match role.kind:
         case "mask" | "token mask":
-            return np.ones(shape, dtype)
+            return [np.ones(shape, dtype)] * count
         case "token types":
-            return np.zeros(shape, dtype)
+            return [np.zeros(shape, dtype)] * count
         case "positions" if shape:
-            return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
+            return [np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)] * count
     return None
 
 
