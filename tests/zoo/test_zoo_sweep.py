@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -188,8 +189,10 @@ def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
         if event == "trial_ends":
             monkeypatch.setattr(Attempt, "call_seconds", seconds_left)
 
-    asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 1.0, "target_width": 0.0001}}
-    night = models(sweep(folder, only="dense", nightly=True, observer=CallbackObserver(use_up), **asked))["mlp"]
+    dag = folder / "dag.yaml"
+    dag.write_text(re.sub("measurement: .*", "measurement: {seconds: 1.0, target_width: 0.0001}", dag.read_text()))
+    observer = CallbackObserver(use_up)
+    night = models(sweep(folder, only="dense", nightly=True, observer=observer, search={"minutes": 60.0}))["mlp"]
     with open_store(None, folder / "home") as store:
         run = store.runs.get(night["run"]).result or {}
     # Not the medians alone: both are nanoseconds, and may be equal by chance.
