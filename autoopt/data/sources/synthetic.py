@@ -245,7 +245,10 @@ def _items(
     table_length: int | None,
 ) -> list[Array]:
     """Make the items of an input. Without limits, numbers index into its table, and other integers are 0 or 1."""
-    if spec.dtype is None or not spec.type.startswith("tensor("):
+    if not spec.type.startswith("tensor("):
+        kind, remedy = spec.type.partition("(")[0], "export the model with tensors as inputs"
+        raise InputError(f"is a {kind}, and autoopt feeds tensors only", where=f"input {spec.name!r}", remedy=remedy)
+    if spec.dtype is None:
         raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
     if limits is None and table_length is not None:
         return [np.asarray(rng.integers(0, table_length, shape)).astype(spec.dtype) for _ in range(count)]
