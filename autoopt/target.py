@@ -56,6 +56,8 @@ class Target:
     """Device memory in bytes; None if unknown."""
     python: str = ""
     """Interpreter whose runtime measures; empty for the current one."""
+    plugin: str = ""
+    """The plug-in that has the execution provider: `onnxruntime-ep-openvino==1.8.1`; empty if onnxruntime has it."""
 
     @property
     def content(self) -> dict[str, JsonValue]:

@@ -33,3 +33,19 @@ def interpreter(folder: Path, library: str, *others: str) -> Path:
     if done.returncode:
         pytest.skip(f"no {version} on the package index: {done.stderr[-200:]}")
     return made
+
+
+def bare_interpreter(folder: Path, *packages: str) -> Path:
+    """A new one with numpy and these packages, and nothing else."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    done = pip(python, "install", "--quiet", "numpy", *packages)
+    if done.returncode:
+        pytest.skip(f"{' and '.join(packages)} cannot be installed: {done.stderr[-200:]}")
+    return python
+
+
+def pip(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter's pip for another one."""
+    command = [sys.executable, "-m", "pip", "--python", str(python), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)

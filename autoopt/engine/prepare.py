@@ -62,16 +62,16 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
 def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool) -> Prepared:
     _check_pools(request, spec)
     with closed_on_error(open_resources(request, spec)) as resources:
+        if names_model(request.dag) and request.proposal_options.takes_all_providers:
+            spec, runtimes = with_machine_targets(request, spec, Probe(resources))
+            for note in runtimes:
+                request.observer.on_note(note)
         parts = request.parts or spec.parts
         if parts and request.model is None:
             # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
             from autoopt.engine.model_sets.preparation import prepare_model_set
 
             return _warmed(prepare_model_set(request, spec, parts, resources, began), resources)
-        if names_model(request.dag) and request.proposal_options.takes_all_providers:
-            spec, runtimes = with_machine_targets(request, spec, Probe(resources))
-            for note in runtimes:
-                request.observer.on_note(note)
         if len(spec.all_targets) > 1:
             from autoopt.engine.targets.multi_target import prepare_targets
 

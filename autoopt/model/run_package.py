@@ -10,11 +10,14 @@ import argparse
 import hashlib
 import json
 import os
+import pkgutil
 import sys
 import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,10 @@ SAME = 0.1
 """Relative difference up to which two measured gains are the same: machines have moods that outlast a measurement."""
 QUIET = 3
 """Level of onnxruntime's log: errors only."""
+BUILT_IN = frozenset(ort.get_available_providers())
+"""Execution providers that need no plug-in."""
+PLUGIN = "onnxruntime_ep_"
+"""Start of the name of a plug-in: a package beside onnxruntime that holds one more execution provider."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -115,17 +122,60 @@ def bind(cores: list[int]) -> None:
 def open_session(model: Path, document: Mapping[str, Any]) -> ort.InferenceSession:
     """Open a model with everything that its session was measured with."""
     provider = document["inference_session"]["providers"][0]
-    if provider not in ort.get_available_providers():
+    if not has_provider(provider):
         sys.exit(f"{provider} is not in the installed onnxruntime {ort.__version__}; {other_runtime()}")
-    options = ort.SessionOptions()
+    options, arguments = session_arguments(document)
     options.log_severity_level = QUIET
+    return ort.InferenceSession(str(model), options, **arguments)
+
+
+def session_arguments(document: Mapping[str, Any]) -> tuple[ort.SessionOptions, dict[str, Any]]:
+    """The options of a session and the keyword arguments of `InferenceSession`; the options hold a plug-in's device."""
+    options = ort.SessionOptions()
     for name, value in document["session_options"].items():
         if isinstance(value, str):
             value = getattr(type(getattr(options, name)), value)
         setattr(options, name, value)
     for name, value in document["session_config_entries"].items():
         options.add_session_config_entry(name, value)
-    return ort.InferenceSession(str(model), options, **document["inference_session"])
+    arguments = dict(document["inference_session"])
+    own_options = arguments.pop("provider_options", None) or [{}] * len(arguments["providers"])
+    provider = arguments["providers"][0]
+    if provider in BUILT_IN:
+        arguments["provider_options"] = own_options
+    else:
+        del arguments["providers"]
+        options.add_provider_for_devices(plugin_devices(provider)[:1], own_options[0])
+    return options, arguments
+
+
+def has_provider(provider: str) -> bool:
+    """True if the installed onnxruntime or a plug-in beside it has an execution provider."""
+    return provider in BUILT_IN or bool(plugin_devices(provider))
+
+
+def plugin_devices(provider: str) -> list[ort.OrtEpDevice]:
+    """The devices of a plug-in's execution provider; registers all plug-ins."""
+    for plugin in plugins():
+        with suppress(Exception):  # one that does not load has none
+            register(plugin)
+    return [device for device in ort.get_ep_devices() if device.ep_name == provider]
+
+
+def plugins() -> list[str]:
+    """The plug-ins beside onnxruntime."""
+    folder = str(Path(str(ort.__file__)).parents[1])
+    return sorted(module.name for module in pkgutil.iter_modules([folder]) if module.name.startswith(PLUGIN))
+
+
+@cache
+def register(plugin: str) -> str:
+    """Register the execution provider of a plug-in; returns its name."""
+    module = import_module(plugin)
+    provider = str(module.get_ep_name())
+    if provider not in BUILT_IN:
+        ort.register_execution_provider_library(provider, module.get_library_path())
+    return provider
 
 
 def other_runtime() -> str:

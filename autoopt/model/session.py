@@ -87,28 +87,16 @@ def make_options(
     Raises:
         InputError: as `session_config`.
     """
-    document: dict[str, Any] = session_document(options or {}, execution_provider, threads)
-    made = native_options(document["session_options"], document["session_config_entries"])
-    made.log_severity_level = 4
-    return made
+    return _arguments(session_document(options or {}, execution_provider, threads))[0]
 
 
-def native_options(values: Mapping[str, str | bool | int], entries: Mapping[str, str]) -> SessionOptions:
-    """Build onnxruntime's options, in whose values texts name members of enumerations.
+def _arguments(document: Mapping[str, Any]) -> tuple[SessionOptions, dict[str, Any]]:
+    """The arguments of `InferenceSession` for a session that tells nothing on the terminal."""
+    from autoopt.model.run_package import session_arguments
 
-    Raises:
-        AttributeError, TypeError: this version of onnxruntime does not know one.
-    """
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    for name, value in values.items():
-        if isinstance(value, str):
-            value = getattr(type(getattr(options, name)), value)
-        setattr(options, name, value)
-    for name, entry in entries.items():
-        options.add_session_config_entry(name, entry)
-    return options
+    options, arguments = session_arguments(document)
+    options.log_severity_level = 4
+    return options, arguments
 
 
 def make_session(
@@ -186,14 +174,13 @@ def _open_session(
     import onnxruntime as ort
 
     check_installed(execution_provider)
-    document: dict[str, Any] = session_document(session_options, execution_provider, threads)
-    options = make_options(session_options, threads, execution_provider)
+    options, arguments = _arguments(session_document(session_options, execution_provider, threads))
     if profile_prefix:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
     if graph is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(Path(path).parent))
-    session = ort.InferenceSession(graph or str(path), options, **document["inference_session"])
+    session = ort.InferenceSession(graph or str(path), options, **arguments)
     check_no_fallback(session, execution_provider)
     return session
 
@@ -288,18 +275,19 @@ def _pipeline(name: str, script: str | None) -> RunPipeline:
 
 
 def check_installed(execution_provider: str) -> None:
-    """Check that the installed runtime has an EP.
+    """Check that the installed runtime, or a plug-in beside it, has an EP.
 
     Raises:
         InputError: it lacks the EP.
     """
     import onnxruntime as ort
 
-    installed = ort.get_available_providers()
-    if execution_provider not in installed:
+    from autoopt.model.run_package import has_provider
+
+    if not has_provider(execution_provider):
         raise InputError(
             f"{execution_provider} is not in the installed onnxruntime {ort.__version__}",
-            remedy=f"it has: {', '.join(installed)}",
+            remedy=f"it has: {', '.join(ort.get_available_providers())}",
         )
 
 

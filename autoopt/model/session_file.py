@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonTypeError, from_json
+from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.model import model_set
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
-from autoopt.model.session import check_installed, check_no_fallback, native_options
+from autoopt.model.session import check_installed, check_no_fallback, session_document
 from autoopt.model.session_options import check_entries, check_provider_options
 
 if TYPE_CHECKING:
@@ -42,14 +42,7 @@ PIPELINE: Final = "pipeline.py"
 """The user's script in the package of a set that has a pipeline."""
 REPLACING_SECONDS: Final = 0.2
 """More than a run takes to replace the files of a package."""
-_SESSION_OPTIONS: Final = (
-    "graph_optimization_level",
-    "execution_mode",
-    "intra_op_num_threads",
-    "inter_op_num_threads",
-    "enable_mem_pattern",
-    "enable_cpu_mem_arena",
-)
+_SESSION_OPTIONS: Final = tuple(cast("dict[str, object]", session_document({})["session_options"]))
 """Attributes of `onnxruntime.SessionOptions` that a file may set; some others would write files."""
 _MAX_NUMBER: Final = 1024
 """The largest number of threads, or of anything else, that a file may ask for."""
@@ -109,21 +102,16 @@ def _model_of(folder: Path) -> Path:
 def _open(folder: Path, model: Path, content: SessionFile) -> InferenceSession:
     import onnxruntime as ort
 
-    arguments = content.inference_session
-    provider = arguments.providers[0]
+    from autoopt.model.run_package import session_arguments
+
+    provider = content.inference_session.providers[0]
     check_installed(provider)
     try:
-        options = native_options(content.session_options, content.session_config_entries)
+        options, arguments = session_arguments(to_json(content))
     except (AttributeError, TypeError) as error:
         what = f"has an option that onnxruntime {ort.__version__} does not know: {error}"
         raise InputError(what, where=str(folder / SESSION_FILE)) from None
-    session = ort.InferenceSession(
-        str(model),
-        options,
-        providers=list(arguments.providers),
-        provider_options=list(map(dict, arguments.provider_options)) or None,
-        disabled_optimizers=list(arguments.disabled_optimizers),
-    )
+    session = ort.InferenceSession(str(model), options, **arguments)
     check_no_fallback(session, provider)
     return session
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.model.files import bytes_in, digest_folder, files_in
-from autoopt.model.runtimes import first_use, runtime_distribution
+from autoopt.model.runtimes import find_providers, runtime_distribution
 from autoopt.working_folder import working_folder
 
 
@@ -125,7 +125,7 @@ def load(payload: JsonObject) -> dict[str, JsonValue]:
 def runtime(payload: JsonObject) -> dict[str, JsonValue]:
     """Describe this interpreter: the versions of Python, numpy and onnxruntime, its distribution and its providers.
 
-    Versions are empty for packages that are not installed. `unusable` has the reason why a provider cannot be used.
+    Versions are empty for packages that are not installed. The fields of `Providers` say what can be used.
     """
     version = platform.python_version()
     description: dict[str, JsonValue] = {"python": version, "onnxruntime": "", "numpy": "", "providers": []}
@@ -136,12 +136,9 @@ def runtime(payload: JsonObject) -> dict[str, JsonValue]:
     with suppress(ImportError):
         import onnxruntime
 
-        providers = onnxruntime.get_available_providers()
-        reasons = {name: first_use(name) for name in providers}
         description |= {
             "onnxruntime": onnxruntime.__version__,
             "distribution": runtime_distribution(),
-            "providers": list(providers),
-            "unusable": {name: reason for name, reason in reasons.items() if reason},
+            **to_json(find_providers()),
         }
     return description

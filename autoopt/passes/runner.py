@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib.metadata
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from autoopt.distributions import library_version
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.memory import data_size, return_unused
 from autoopt.model.candidate import digest_json
@@ -95,24 +95,16 @@ def describe(payload: JsonObject) -> dict[str, JsonValue]:
     request = from_json(DescribeRequest, payload)
     script = user_code.load(request.user_script)
     infos = tuple(script.info(name, request.accelerator) for name in registry().names())
+    libraries = {library for info in infos for library in info.libraries}
     reply = DescribeReply(
         passes=infos,
         metrics=user_code.metrics_of(script),
         source_digest=script.digest,
         imports=script.imports,
         failures=tuple(registry().failures),
-        versions=_versions({library for info in infos for library in info.libraries}),
+        versions={library: version for library in sorted(libraries) if (version := library_version(library))},
     )
     return reply.to_json()
-
-
-def _versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Versions of the installed ones of some distributions."""
-    versions = {}
-    for library in sorted(libraries):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            versions[library] = importlib.metadata.version(library)
-    return versions
 
 
 @contextmanager

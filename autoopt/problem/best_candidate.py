@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autoopt.distributions import library_version
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.outcome import Outcome
-from autoopt.problem.environment import cpu, library_version
+from autoopt.problem.environment import cpu
 from autoopt.results import Trial
 from autoopt.space import Value
 from autoopt.store import EvaluationRecord, RunRecord, Store

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autoopt.distributions import library_version
 from autoopt.measure.meters import Meter
 from autoopt.model.candidate import Candidate, digest_json
-from autoopt.problem.environment import cpu, library_version, versions
+from autoopt.problem.environment import cpu, versions
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator, Target
 

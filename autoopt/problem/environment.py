@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
+from autoopt.distributions import RUNTIMES, installed_distribution
 from autoopt.json_codec import JsonValue
-from autoopt.model.runtimes import DISTRIBUTIONS
 from autoopt.target import Accelerator
 
 LIBRARIES = (
@@ -22,7 +22,7 @@ LIBRARIES = (
     "onnx-ir",
     "onnxconverter-common",
     "onnxoptimizer",
-    *DISTRIBUTIONS,
+    *RUNTIMES,
     "onnxscript",
     "onnxsim",
     "onnxslim",
@@ -75,19 +75,8 @@ def local_accelerator() -> Accelerator:
 @lru_cache(maxsize=1)
 def versions() -> Mapping[str, str]:
     """Versions of the installed ones of `LIBRARIES`."""
-    installed = {name: library_version(name) for name in LIBRARIES}
-    return {name: version for name, version in installed.items() if version}
-
-
-@lru_cache(maxsize=128)
-def library_version(name: str) -> str:
-    """The version of a distribution; empty if it is not installed."""
-    import importlib.metadata  # it takes as long as the rest of a command that the store answers
-
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    installed = {name: installed_distribution(name) for name in LIBRARIES}
+    return {each.name if name in RUNTIMES else name: each.version for name, each in installed.items() if each}
 
 
 @lru_cache(maxsize=1)

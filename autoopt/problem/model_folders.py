@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from autoopt.distributions import library_version
 from autoopt.errors import InputError
 from autoopt.model.archive import is_archive
 from autoopt.model.candidate import digest_json
@@ -17,7 +18,6 @@ from autoopt.model.checkpoint import CONFIG, is_checkpoint
 from autoopt.model.fetch import fetch, shown_source
 from autoopt.model.files import digest_file
 from autoopt.model.mlflow import is_packaged
-from autoopt.problem.environment import library_version
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.model_parts import models_in, parse_models

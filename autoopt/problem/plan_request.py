@@ -134,12 +134,13 @@ def _plan(request: RunRequest, spec: DagSpec, model: str | None) -> Plan:
             providers = probe.execution_providers(target) if is_local else None
             facts = Facts(accelerator, inspection, providers, has_calibration=facts.has_calibration)
         plan = compile_request(request, spec, Probed(facts, script=script), probe).plan
+        measured_on = probe.target(target) if is_local else target.target()
     generates = facts.inspection is not None and decodes(facts.inspection)
     objectives = goal.objectives or [default_objective(decodes=generates)]
     plan = replace(plan, goal=_goal_texts(objectives, goal.constraints or ()))
     if facts.inspection is None or not is_local:
         return plan
-    return _taught(plan, facts.inspection, target.target(), objectives[0])
+    return _taught(plan, facts.inspection, measured_on, objectives[0])
 
 
 def _read(probe: Probe, request: RunRequest, spec: DagSpec, model: str) -> tuple[Inspection, DescribedData]:
@@ -225,6 +226,18 @@ def propose_for_set(request: RunRequest) -> ProposedPlan:
     return replace(draft, proposal=replace(draft.proposal, spec=spec), objectives=objectives)
 
 
+def propose_for_machine(request: RunRequest) -> ProposedPlan:
+    """Propose a DAG to be written: the one for the first of this machine's targets, with all of them."""
+    _, spec = load(request)
+    with Probe() as probe:
+        spec, _ = with_machine_targets(request, spec, probe)
+    first = spec.all_targets[0]
+    options = request.proposal_options.of_provider(first.execution_provider, first.python, first.name)
+    draft = make_proposal(replace(request, proposal_options=options), anywhere=True)
+    proposed = draft.proposal.spec.model_copy(update={"target": None, "targets": spec.targets})
+    return replace(draft, proposal=replace(draft.proposal, spec=proposed))
+
+
 def largest_part(parts: Mapping[str, str]) -> str:
     """Name of the largest model; a model that cannot be read counts as empty."""
     sizes = {}
@@ -241,7 +254,6 @@ def make_proposal(request: RunRequest, *, anywhere: bool = False, set_has_data: 
     """
     request, spec = load(request)
     target = spec.all_targets[0]
-    accelerator = target.accelerator(frozenset(cpu()["flags"]))
     with Probe() as probe:
         inspection, described = _read(probe, request, spec, str(request.dag))
         data = described.checked(inspection, "data", {}, has_script=False)
@@ -249,7 +261,13 @@ def make_proposal(request: RunRequest, *, anywhere: bool = False, set_has_data: 
         has_calibration = bool(described.descriptions) or (
             not anywhere and request.proposal_options.fidelity is not False
         )
-        facts = Facts(accelerator, inspection, probe.execution_providers(target), has_calibration=has_calibration)
+        facts = Facts(
+            target.accelerator(frozenset(cpu()["flags"])),
+            inspection,
+            probe.execution_providers(target),
+            has_calibration=has_calibration,
+        )
+        measured_on = probe.target(target)
         goal = request.goal.apply(GoalRequest(), data.evaluation)
         compiled = compile_request(
             request, spec, Probed(facts, data), probe, anywhere=anywhere, set_has_data=set_has_data
@@ -258,7 +276,7 @@ def make_proposal(request: RunRequest, *, anywhere: bool = False, set_has_data: 
     objectives = goal.objectives or (default_objective(decodes=compiled.generates),)
     limits = make_goal(replace(goal, objectives=objectives), data.evaluation)[0].constraints
     plan = replace(compiled.plan, goal=_goal_texts(objectives, limits))
-    plan = _taught(plan, inspection, target.target(), objectives[0])
+    plan = _taught(plan, inspection, measured_on, objectives[0])
     state = {} if data.evaluation is None else data.evaluation.state_fields
     return ProposedPlan(compiled.proposal, plan, objectives, goal.constraints, state)
 

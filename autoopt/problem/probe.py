@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoopt.data.description import VERSION, DataDescription
+from autoopt.distributions import library_version
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.problem.described_data import DescribedData
-from autoopt.problem.environment import library_version, versions
+from autoopt.problem.environment import versions
 from autoopt.problem.problem import DataSets, DataSource
 from autoopt.problem.reading import DESCRIBE_DATA, INSPECT, RUNTIME, ask_worker
 from autoopt.problem.readings import is_read_from_files, read_once
@@ -23,7 +24,7 @@ from autoopt.problem.runtimes import InstalledRuntime
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec, TargetSpec
-from autoopt.target import DEFAULT_EP, Accelerator
+from autoopt.target import DEFAULT_EP, Accelerator, Target
 
 if TYPE_CHECKING:  # a plan without a model starts no worker
     from autoopt.problem.resources import Resources
@@ -87,14 +88,25 @@ class Probe:
         request = DescribeRequest(str(script), accelerator)
         return DescribeReply.from_json(self.ask(DESCRIBE, to_json(request), str(script)))
 
-    def execution_providers(self, target: TargetSpec) -> tuple[str, ...]:
-        """List the execution providers of the runtime that measures. Every runtime has the CPU's."""
+    def execution_providers(self, target: TargetSpec) -> Mapping[str, str]:
+        """The execution providers of the runtime that measures, each with the reason why it cannot be used, if any.
+
+        Every runtime has the CPU's.
+        """
         provider = target.execution_provider
         if provider == DEFAULT_EP["cpu"]:
-            return (provider,)
-        if target.where.type == "local":
-            return tuple(self.ask(RUNTIME, {}, provider)["providers"])
-        return tuple(self.hosts.runtime_of(target.where)["providers"])
+            return {provider: ""}
+        runtime = self._runtime(target.where)
+        reasons = {name: f"cannot be used: {reason}" for name, reason in runtime["unusable"].items()}
+        return {name: reasons.get(name, "") for name in runtime["providers"]}
+
+    def target(self, spec: TargetSpec) -> Target:
+        """The target, with the plug-in that has its execution provider."""
+        target = spec.target()
+        if target.execution_provider == DEFAULT_EP["cpu"]:
+            return target
+        plugins = self._runtime(spec.where)["plugins"]
+        return replace(target, plugin=plugins.get(target.execution_provider, ""))
 
     def installed_runtime(self, python: str) -> InstalledRuntime:
         """The runtime of an interpreter, by default this one.
@@ -102,11 +114,14 @@ class Probe:
         Raises:
             InputError: It cannot be used, or has no onnxruntime.
         """
-        if python:
-            told = self.hosts.runtime_of(HostSpec(type="isolated_ort", python=python))
-        else:
-            told = self.ask(RUNTIME, {}, "onnxruntime")
-        return from_json(InstalledRuntime, {**told, "interpreter": python})
+        host = HostSpec(type="isolated_ort", python=python) if python else HostSpec()
+        return from_json(InstalledRuntime, {**self._runtime(host), "interpreter": python})
+
+    def _runtime(self, host: HostSpec) -> Mapping[str, Any]:
+        """The runtime of a host, as its worker describes it."""
+        if host.type == "local":
+            return self.ask(RUNTIME, {}, "onnxruntime")
+        return self.hosts.runtime_of(host)
 
     def inspect(self, model: Path) -> Inspection:
         """Inspect a model file.

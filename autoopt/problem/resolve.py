@@ -56,14 +56,14 @@ def resolve(request: RunRequest, spec: DagSpec, resources: Resources) -> Problem
 
     compiled = compile_request(request, spec, sources.probed, Probe(resources))
     spec = compiled.spec
-    target = spec.all_targets[0]
+    target = Probe(resources).target(spec.all_targets[0])
     goal, goal_notes = _goal(request, spec, sources)
     search = spec.search.config().overridden(request.search)
     case = Case(
         inspection=sources.inspection,
         objective=goal.objectives[0],
-        target=target.target(),
-        machine=Machine.of(resources.hosts.runtime_of(target.where)),
+        target=target,
+        machine=Machine.of(resources.hosts.runtime_of(spec.all_targets[0].where)),
         constraints=goal.constraints,
         search=search,
         artifact=sources.model.artifact,
@@ -74,8 +74,8 @@ def resolve(request: RunRequest, spec: DagSpec, resources: Resources) -> Problem
         plan=plan,
         source=sources.model,
         goal=goal,
-        target=target.target(),
-        host=target.where,
+        target=target,
+        host=spec.all_targets[0].where,
         accelerator=sources.probed.facts.accelerator,
         data=sources.data,
         script=sources.script,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec
@@ -21,7 +21,11 @@ class InstalledRuntime:
     """Its version."""
     providers: tuple[str, ...]
     unusable: Mapping[str, str]
-    """Providers that cannot be used here, with the reason."""
+    """Providers that cannot be used here, and plug-ins that do not load, with the reason."""
+    plugins: Mapping[str, str] = field(default_factory=dict)
+    """The plug-in that has a provider, as a requirement."""
+    devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The devices of a provider, where onnxruntime tells."""
 
     @property
     def name(self) -> str:
@@ -31,9 +35,16 @@ class InstalledRuntime:
     @property
     def words(self) -> str:
         """The name and the providers: `onnxruntime 1.31.1 with CPU; not Azure: it runs models in a cloud`."""
-        usable = [_short(name) for name in self.providers if name not in self.unusable]
+        usable = [self._described(name) for name in self.providers if name not in self.unusable]
         reasons = [f"not {_short(name)}: {reason}" for name, reason in self.unusable.items()]
         return "; ".join([f"{self.name} with {', '.join(usable) or 'no provider'}", *reasons])
+
+    def _described(self, provider: str) -> str:
+        """The short name of a provider, its devices and plug-in: `OpenVINO (CPU, onnxruntime-ep-openvino 1.8.1)`."""
+        facts = list(self.devices.get(provider, ())) if provider != DEFAULT_EP["cpu"] else []
+        if provider in self.plugins:
+            facts.append(self.plugins[provider].replace("==", " "))
+        return f"{_short(provider)} ({', '.join(facts)})" if facts else _short(provider)
 
 
 def machine_targets(options: ProposalOptions, runtimes: Sequence[InstalledRuntime]) -> tuple[TargetSpec, ...]:

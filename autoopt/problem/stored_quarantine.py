@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autoopt.distributions import library_version
 from autoopt.errors import InputError
-from autoopt.problem.environment import library_version
 from autoopt.store import Store
 from autoopt.store.records import DeathRecord
 from autoopt.workers.quarantine import MAX_DEATHS, Deaths, Subject

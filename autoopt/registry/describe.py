@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import inspect
 import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+from autoopt.distributions import installed_distribution
 from autoopt.registry.pass_info import REQUIRED, Category, Default, Minimum, Param, ParameterInfo, PassInfo, Unit
 from autoopt.script import MODULE_PREFIX
 from autoopt.space.parameters import SearchParameter
@@ -84,22 +84,12 @@ def _family(module: str) -> str:
 
 def _missing_library(libraries: tuple[str, ...], extra: str) -> str:
     for library in libraries:
-        if not _installed(library):
+        if installed_distribution(library) is None:
             package = library
             if extra:
                 package = f"'autoopt[{extra}]'"
             return f"{library} is not installed; pip install {package}"
     return ""
-
-
-@lru_cache(maxsize=128)
-def _installed(library: str) -> bool:
-    """True if a distribution is installed; does not parse its metadata, which would dominate the planning time."""
-    try:
-        importlib.metadata.distribution(library)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _class_parameters(code: type, accelerator: Accelerator) -> tuple[ParameterInfo, ...]:

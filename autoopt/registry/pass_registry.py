@@ -110,7 +110,10 @@ class Registry:
         registered = self.resolve(name)
         origin = self.origins.get(registered, "built-in")
         info = describe(registered, self.get(registered), accelerator)
-        info = replace(info, origin=origin, source_digest=self.releases.get(origin, ""))
+        own = (*self.names(), *PRESETS, *info.aliases)
+        others = [name for name, answer in answers().items() if answer.passes == (registered,) and name not in own]
+        aliases = (*info.aliases, *others)
+        info = replace(info, origin=origin, source_digest=self.releases.get(origin, ""), aliases=aliases)
         if name in PRESETS:
             return replace(info, presets=PRESETS[name][1])
         if name != registered and name in answers():

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autoopt.dag.compiler.chain import Chain
+from autoopt.distributions import library_version
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
@@ -32,7 +33,7 @@ from autoopt.measure.meters import LATENCY
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
 from autoopt.metrics import MEDIAN_LATENCY, headline_metrics
 from autoopt.model.candidate import Candidate
-from autoopt.problem.environment import cpu, library_version
+from autoopt.problem.environment import cpu
 from autoopt.problem.run_request import RunRequest
 from autoopt.search import ChainSpace
 from autoopt.search.transitions import FAILED

@@ -244,7 +244,7 @@ def test_chains_that_take_long_or_promise_little_are_late(inspection: Inspection
     [
         (["absent"], Facts(), "unavailable", "x is not installed; pip install x"),
         (["cuda"], Facts(), "accelerator", "is for CUDAExecutionProvider, not for CPUExecutionProvider"),
-        (["plain"], Facts(installed_eps=["X"]), "runtime", "CPUExecutionProvider is not in the installed runtime"),
+        (["plain"], Facts(installed_eps={"X": ""}), "runtime", "CPUExecutionProvider is not in the installed runtime"),
         (["lossy"], Facts(inspection=MODEL), "inspection", "lossy: needs Conv; the model has none"),
         (
             ["folds"],

@@ -65,7 +65,7 @@ def test_a_pass_that_refuses_an_operator_says_so_before_it_runs() -> None:
 def test_the_runtime_comes_before_the_pass_the_proposal_and_the_model() -> None:
     ruling = Reason("memory", "too large")
     worst = info(missing="x", needs_ops=("Conv",), tolerance="lossy")
-    facts = Facts(CUDA, MATMUL, installed_eps=[], level=0, proposed=True, ruled_out={"n": ruling})
+    facts = Facts(CUDA, MATMUL, installed_eps={}, level=0, proposed=True, ruled_out={"n": ruling})
     rules = []
     for pass_info, known in [
         (worst, facts),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autoopt.engine.tools import doctor
-from autoopt.engine.tools.doctor import Finding, examine
+from autoopt.engine.tools.doctor import examine
 from autoopt.settings import Settings
 from autoopt.store import open_store
 
@@ -71,8 +71,3 @@ def test_a_busy_machine_names_what_would_help(tmp_path: Path, monkeypatch: pytes
     (load,) = [finding for finding in examine(Settings(home=tmp_path)) if finding.check == "load"]
     assert "quiet machine" in load.remedy
     assert ("real-time priority" in load.remedy) is not allowed
-
-
-def test_the_json_keys_are_those_that_scripts_read() -> None:
-    finding = Finding("disk", "warning", "1 GB free", "free some space")
-    assert finding.to_json() == {"check": "disk", "status": "warning", "said": "1 GB free", "remedy": "free some space"}

@@ -15,12 +15,11 @@ from builders import mlp, write
 from autoopt.api import execute, resume
 from autoopt.cli.app import main
 from autoopt.engine.run.join import join
-from autoopt.errors import ConfigError, InputError
+from autoopt.errors import InputError
 from autoopt.problem.plan_request import make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult, WorkCounts
 from autoopt.settings import settings
-from autoopt.spec import load_dag
 from autoopt.store import open_store
 
 SHORT = {"seconds": 0.05, "replicas": 1, "target_width": 1.0, "rounds": 0}
@@ -112,12 +111,6 @@ def test_a_further_target_reuses_the_parts_of_the_others(found: RunResult, go_th
     assert not second.reused
 
 
-def test_a_model_that_both_searches_found_is_each_ones_own(found: RunResult) -> None:
-    first, second = found.targets
-    assert first.result.best is not None
-    assert first.result.best.artifact == second.result.best.artifact
-
-
 def test_lineage_of_a_target_that_gains(
     found: RunResult, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,12 +148,6 @@ def test_the_examples_of_the_documentation_are_plans(tmp_path: Path) -> None:
         plans = make_plans(RunRequest(file)).by_name
         assert len(plans) == max(1, example.count("  - "))
         assert all(plan.chain_count for plan in plans.values())
-
-
-def test_names_of_targets_name_folders(tmp_path: Path) -> None:
-    dag = {"name": "t", "passes": {"a": "simplify"}, "chains": [["a"]], "targets": [{"name": "x"}, {"name": ".."}]}
-    with pytest.raises(ConfigError, match="is not a valid name"):
-        load_dag(dag)
 
 
 def test_a_target_that_cannot_be_is_left_out_with_the_reason(go_there: Callable[..., RunResult]) -> None:

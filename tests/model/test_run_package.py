@@ -216,9 +216,3 @@ def test_another_version_of_the_runtime_is_remarked() -> None:
     assert run_package.other_version({"runtime": {"onnxruntime-gpu": "0.1"}}) == " (measured with onnxruntime-gpu 0.1)"
     assert run_package.other_version({"runtime": {"onnxruntime": onnxruntime.__version__}}) == ""
     assert run_package.other_version({}) == ""
-
-
-def test_outputs_are_described_by_type_and_shape() -> None:
-    assert run_package.described(np.zeros((1, 2), np.int64)) == "int64 [1, 2]"
-    assert run_package.described([np.zeros(1)]) == "list"
-    assert run_package.milliseconds([0.001] * 10 + [0.5]) == "1 ms"

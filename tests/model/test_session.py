@@ -31,10 +31,6 @@ def test_known_options_arrive() -> None:
     assert made.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
-def test_own_threads_win_over_the_targets() -> None:
-    assert make_options({"intra_op_num_threads": 2}, threads=1).intra_op_num_threads == 2
-
-
 def test_an_absent_provider_is_an_error_and_not_the_cpu(model_path: Path) -> None:
     with pytest.raises(InputError, match="CUDAExecutionProvider is not in the installed onnxruntime"):
         make_session(model_path, {}, "CUDAExecutionProvider")

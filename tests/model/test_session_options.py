@@ -30,8 +30,8 @@ CPU = "CPUExecutionProvider"
         ({"exec_mode": "parallel"}, "did you mean 'execution_mode'"),
         ({"execution_mode": "paralel"}, "did you mean 'parallel'"),
         ({"graph_optimization_level": "most"}, "known: all, basic"),
-        ({"intra_op_num_threads": "2"}, "must be int"),
-        ({"intra_op_num_threads": True}, "must be int"),
+        ({"intra_op_num_threads": "2"}, "expected int"),
+        ({"intra_op_num_threads": True}, "expected int"),
         ({"inter_op_num_threads": -1}, "at least 0"),
         ({"config": {"session.intra_op.allow_spining": "0"}}, "did you mean 'session.intra_op.allow_spinning'"),
         ({"config": {"session.intra_op.allow_spinning": "yes"}}, "'0', '1'"),
@@ -101,9 +101,9 @@ def test_each_session_of_a_runtime_has_its_optimizers_and_entries_accepted(model
     assert len(outputs) == 1
 
 
-@pytest.mark.parametrize("threads", [1.0, None, [1]])
+@pytest.mark.parametrize("threads", [1.0, "1", [1]])
 def test_a_number_of_threads_is_a_whole_number(threads: object) -> None:
-    with pytest.raises(InputError, match="'intra_op_num_threads' must be int"):
+    with pytest.raises(InputError, match="session option intra_op_num_threads: expected int"):
         session_config({"intra_op_num_threads": threads}, CPU)
 
 
@@ -117,5 +117,5 @@ def test_the_options_of_a_provider_are_known_for_this_provider_only() -> None:
 def test_lists_and_entries_of_another_type_are_named() -> None:
     with pytest.raises(InputError, match=r"session option disabled_optimizers\.0: expected str"):
         session_config({"disabled_optimizers": [1]}, CPU)
-    with pytest.raises(InputError, match="'config' must be dict"):
+    with pytest.raises(InputError, match="session option config: expected"):
         session_config({"config": ["session.disable_prepacking"]}, CPU)

@@ -25,6 +25,7 @@ from autoopt.passes.runner import run
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import REQUIRED, PassInfo, registry
 from autoopt.space import ConditionalDefault, NodeSpace
+from autoopt.target import DEVICE_OF
 
 PARAMS: dict[str, Callable[[str, Path], dict[str, Any]]] = {
     "sequence": lambda model, folder: {"passes": ["name_fix", "simplify"]},
@@ -74,9 +75,10 @@ def follower(model: str, folder: Path) -> str:
 class Preparations:
     """Runs passes on the models as the passes that must run before leave them, which is done once for each list."""
 
-    def __init__(self, folder: Path, *, check: bool = True) -> None:
+    def __init__(self, folder: Path, *, check: bool = True, provider: str = CPU) -> None:
         self.folder = folder
         self.check = check
+        self.provider = provider
         self._replies: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def run(self, model: str, names: list[str]) -> dict[str, Any]:
@@ -105,14 +107,16 @@ class Preparations:
         self, info: PassInfo, model: str, prepared: dict[str, Any], params: dict[str, Any], out: Path
     ) -> dict[str, Any]:
         """Run one pass on a model that other passes may have prepared; the reply."""
-        provider = CPU if CPU in (info.accelerators or (CPU,)) else info.accelerators[0]
+        provider = self.provider
+        if provider not in (info.accelerators or (provider,)):
+            provider = info.accelerators[0]
         payload = {
             "model": prepared,
             "steps": [{"node": "n", "pass": info.name, "params": params}],
             "output": str(out),
             "check": self.check,
             "data": str(self.folder / f"{model}.npz"),
-            "accelerator": {"device": "cpu" if provider == CPU else "gpu", "execution_provider": provider},
+            "accelerator": {"device": DEVICE_OF[provider], "execution_provider": provider},
         }
         reply: dict[str, Any] = run(payload)["steps"][-1]
         return reply
@@ -157,14 +161,21 @@ def required(info: PassInfo) -> list[str]:
     return list(found)
 
 
+def applied(
+    info: PassInfo, model: str, params: dict[str, Any], preparations: Preparations, out: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the pass behind those that it requires: its parameters, and the reply."""
+    needed = PARAMS.get(info.name, lambda model, folder: {})(model, preparations.folder)
+    result = preparations.run(model, [*required(info), *BEFORE.get(info.name, [])])
+    if "outcome" not in result:
+        result = preparations.call(info, model, result, {**needed, **params}, out)
+    return {**needed, **params}, result
+
+
 def step(info: PassInfo, model: str, params: dict[str, Any], preparations: Preparations) -> dict[str, Any]:
     """Run the pass behind those that it requires, as a plan would have it."""
-    needed = PARAMS.get(info.name, lambda model, folder: {})(model, preparations.folder)
-    asked = {**needed, **params}
-    result = preparations.run(model, [*required(info), *BEFORE.get(info.name, [])])
     out = Path(tempfile.mkdtemp(dir=preparations.folder))
-    if "outcome" not in result:
-        result = preparations.call(info, model, result, asked, out)
+    asked, result = applied(info, model, params, preparations, out)
     shutil.rmtree(out)
     return {
         "model": model,

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from autoopt.distributions import library_version
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.problem.best_candidate import Machine, RunGoal, best_candidate, changing_passes, goal_of, limits_of
-from autoopt.problem.environment import cpu, library_version
+from autoopt.problem.environment import cpu
 from autoopt.results import Trial
 from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord, open_store
 

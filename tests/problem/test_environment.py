@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from autoopt.distributions import library_version
 from autoopt.problem.content_keys import run_identity
-from autoopt.problem.environment import LIBRARIES, cpu, environment, library_version, local_accelerator, versions
+from autoopt.problem.environment import LIBRARIES, cpu, environment, local_accelerator, versions
 
 
 def test_the_cpu_is_described() -> None:

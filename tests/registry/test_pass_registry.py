@@ -30,18 +30,6 @@ def sample(
     return model
 
 
-def test_a_function_is_described_by_its_annotated_arguments() -> None:
-    info = describe("sample", sample)
-    assert info.summary == "Do something to blocks."
-    block = info.parameter("block")
-    assert (block.type, block.default, block.unit, block.description) == ("int", 32, "elements", "size of a block")
-    assert block.search.values() == (16, 32)
-    assert info.parameter("file").category == "path"
-    assert info.parameter("needed").default is REQUIRED
-    with pytest.raises(InputError, match="did you mean 'block'"):
-        info.parameter("blok")
-
-
 @pytest.mark.parametrize(("name", "value", "good"), [
     ("block", 16, True), ("block", True, False), ("block", "16", False),
     ("needed", ["a"], True), ("needed", [1], False),
@@ -75,13 +63,6 @@ def test_a_name_is_registered_once() -> None:
         own.add("sample", lambda model: model, "there")
     with pytest.raises(InputError, match="registered twice"):
         own.add("simplify", sample, "here")
-
-
-def test_unknown_names_and_aliases() -> None:
-    with pytest.raises(InputError, match="did you mean 'simplify'"):
-        registry().info("simplfy")
-    aliased = next((i for i in map(registry().info, registry().names()) if i.aliases), None)
-    assert registry().resolve(aliased.aliases[0]) == aliased.name
 
 
 PLUG_IN = """

@@ -28,6 +28,12 @@ from autoopt.report.words.failures import plain_reason
         ("symbolic shape inference fails: Exception Incomplete symbolic shape inference", "shape_inference may do"),
         ("pass 'simplify' ended failed: SerdeError: Error calling _deserialize_graph with: g", "inline_functions"),
         ("The proto size is larger than... exceeds maximum protobuf size of 2GB: 2415919104", "external_data"),
+        (
+            "fidelity: Exception during initialization: /onnxruntime/core/basic_backend.cc:136 onnxruntime::B("
+            "std::unique_ptr<onnx::M>&) [OpenVINO-EP] Exception while Loading Network for graph s_1: Exception from "
+            "src/inference/src/cpp/core.cpp:154: Exception from src/core/graph_cache.cpp:27: t node not found in graph",
+            "fidelity: OpenVINO does not take the model: t node not found in graph",
+        ),
         ("Load model from /tmp/autoopt-x1/tmp2/model.onnx failed:No such file: /tmp/autoopt-x1/w.bin", "file: w.bin"),
     ],
 )

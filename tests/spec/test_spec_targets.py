@@ -68,13 +68,6 @@ def test_the_instruction_set_is_that_of_the_machine_and_the_target() -> None:
     assert spec.accelerator(frozenset({"avx2"})) == expected
 
 
-@pytest.mark.parametrize("kind", ["python_env", "isolated_ort"])
-def test_another_interpreter_needs_its_path(kind: str) -> None:
-    with pytest.raises(ValidationError) as refused:
-        HostSpec.model_validate(kind)
-    assert str(input_error(refused.value)) == f"python: is required for type {kind}"
-
-
 @pytest.mark.parametrize(
     ("threads", "measured", "choices", "words"),
     [

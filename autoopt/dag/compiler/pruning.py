@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -38,8 +38,8 @@ class Facts:
     accelerator: Accelerator = field(default_factory=Accelerator)
     inspection: Inspection | None = None
     """Of the source model."""
-    installed_eps: Collection[str] | None = None
-    """Execution providers of the installed runtime."""
+    installed_eps: Mapping[str, str] | None = None
+    """Execution providers of the installed runtime, each with the reason why it cannot be used, empty if it can."""
     has_calibration: bool | None = None
     """True if there is calibration data."""
     level: int | None = None
@@ -72,10 +72,11 @@ def check_pass(info: PassInfo, facts: Facts) -> Reason | None:
 def check_runtime(facts: Facts) -> Reason | None:
     """The reason why nothing can be measured on this target, or None."""
     provider = facts.accelerator.execution_provider
-    if facts.installed_eps is None or provider in facts.installed_eps:
+    if facts.installed_eps is None:
         return None
     installed = ", ".join(sorted(facts.installed_eps)) or "none"
-    return Reason("runtime", f"{provider} is not in the installed runtime (it has {installed})")
+    reason = facts.installed_eps.get(provider, f"is not in the installed runtime (it has {installed})")
+    return Reason("runtime", f"{provider} {reason}") if reason else None
 
 
 def check_model(info: PassInfo, facts: Facts) -> Reason | None:

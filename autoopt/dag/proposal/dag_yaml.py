@@ -41,13 +41,15 @@ def yaml_text(
     spec = proposal.spec
     stages = list(_remaining_stages(proposal))
     nodes = [node for stage in stages for node in stage if node is not None]
-    target = target_fields(spec.all_targets[0])
     lines = ["# Proposed by autoopt for this model; edit it as you like. `autoopt plan` shows what it means."]
     lines += [f"# {one_line(f'{decision.what}: {decision.why}')}" for decision in plan.decisions]
     lines += [f"name: {spec.name}", f"model: {flow(model)}"]
     if data:
         lines += [*_state_comment(data.get("evaluation")), f"data: {flow(data)}"]
-    lines += [f"target: {flow(target)}", ""]
+    if spec.targets:
+        lines += ["targets:", *(f"  - {flow(target_fields(target))}" for target in spec.targets), ""]
+    else:
+        lines += [f"target: {flow(target_fields(spec.all_targets[0]))}", ""]
     lines.append("passes:                                    # node id -> pass and parameters")
     for node in nodes:
         lines += _node(proposal, node)

@@ -32,6 +32,7 @@ from autoopt.dag.proposal.first_points import FEW_BITS, Places, first_points
 from autoopt.dag.proposal.templates import (
     CPU,
     CUDA,
+    OPENVINO,
     TEMPLATES,
     Method,
     Points,
@@ -39,6 +40,7 @@ from autoopt.dag.proposal.templates import (
     Template,
     Values,
     first_values,
+    openvino_session,
     provider_profile,
     threaded_session,
 )
@@ -353,6 +355,8 @@ def adapted_templates(node_ids: Collection[str], inputs: ProposalInputs, target:
         nodes["static"] = replace(static, search=both)
     if target.execution_provider == CUDA:
         nodes["session"] = TEMPLATES["cuda_session"]
+    elif target.execution_provider == OPENVINO:
+        nodes["session"] = openvino_session(target.accelerator().thread_values)
     elif target.thread_choices:
         nodes["session"] = threaded_session(target.accelerator().thread_values)
     return nodes

@@ -17,6 +17,7 @@ from autoopt.spec.proposal_options import PRECISIONS
 
 CPU: Final = "CPUExecutionProvider"
 CUDA: Final = "CUDAExecutionProvider"
+OPENVINO: Final = "OpenVINOExecutionProvider"
 TRIALS: Final = (12, 20, 30, 40)
 MINUTES: Final = (3, 5, 8, 10)
 """Budget by level."""
@@ -114,3 +115,10 @@ def threaded_session(threads: Sequence[int | None]) -> Template:
         # The runtime's default level is searched too, for models that gain by their threads alone.
         values[name] = (("all", 0), *searched)
     return replace(session, search=values)
+
+
+def openvino_session(threads: Sequence[int | None]) -> Template:
+    """The node `session` for OpenVINO, which optimizes the graph itself."""
+    values: dict[str, Values] = {"intra_op_num_threads": tuple((count, 0) for count in threads)} if threads else {}
+    values |= {"num_streams": ((None, 0), (2, 3)), "performance_hint": ((None, 0), ("THROUGHPUT", 2))}
+    return Template("session_tuning", "session options of the provider", values)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.data.digest import GENERATED, InputChanged
+from autoopt.distributions import library_version
 from autoopt.engine.model_sets.connections import connect
 from autoopt.engine.model_sets.part import store_set
 from autoopt.errors import InputError
@@ -24,7 +25,6 @@ from autoopt.model.inspection import Inspection
 from autoopt.model.model_set import ModelSet, Part, Pipeline
 from autoopt.problem.admission import admit
 from autoopt.problem.described_data import data_source
-from autoopt.problem.environment import library_version
 from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSource
 from autoopt.problem.reading import value_of

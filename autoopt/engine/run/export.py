@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from autoopt.distributions import RUNTIMES
 from autoopt.engine.run.output_folder import (
     INPUTS,
     MODEL_DIGEST,
@@ -29,7 +30,6 @@ from autoopt.engine.run.recipe_file import figures_of, narrowed_inputs, recipe_o
 from autoopt.errors import InputError, writing
 from autoopt.model.files import digest_file, files_in
 from autoopt.model.model_set import MODEL_SET
-from autoopt.model.runtimes import DISTRIBUTIONS
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
 from autoopt.problem.environment import environment
@@ -193,21 +193,23 @@ def _measuring_environment(store: Store, package: Package) -> Mapping[str, Any]:
 
 
 def _runtime(package: Package, measured_in: Mapping[str, Any]) -> dict[str, str]:
-    """The distributions of onnxruntime and numpy that measured, with their versions; empty for one that is not known.
+    """The distributions of onnxruntime, numpy and a plug-in that measured, with their versions; empty if not known.
 
     Another interpreter says so in the record of the run.
     """
     libraries = measured_in.get("libraries") or {}
-    distribution = next(filter(libraries.__contains__, DISTRIBUTIONS), DISTRIBUTIONS[0])
+    distribution = next(filter(libraries.__contains__, RUNTIMES), RUNTIMES[0])
     other = package.settings.get("runtime") or {}
     if other:
         libraries = {**other, other["distribution"]: other["onnxruntime"]}
         distribution = other["distribution"]
-    return {name: str(libraries.get(name) or "") for name in (distribution, "numpy")}
+    plugin, _, version = package.target.plugin.partition("==")
+    versions = {name: str(libraries.get(name) or "") for name in (distribution, "numpy")}
+    return {**versions, plugin: version} if plugin else versions
 
 
 def _requirements(runtime: Mapping[str, str]) -> str:
-    """The two distributions that the package needs, pinned to the versions that it was measured with."""
+    """The distributions that the package needs, pinned to the versions that it was measured with."""
     return "".join(f"{name}=={version}\n" if version else f"{name}\n" for name, version in runtime.items())
 
 

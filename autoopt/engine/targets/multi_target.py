@@ -131,7 +131,13 @@ class Targets(RunOfParts[TargetPart]):
         observer = self.request.observer
         for part in self.parts:
             observer.on_phase(f"target {part.name}: {part.target.words}")
-            self.search_part(part, search)
+            try:
+                self.search_part(part, search)
+            except InputError as error:  # a provider may not take the model
+                if part is self.parts[0]:
+                    raise
+                self._leave_out(part.name, error)
+        self.parts = [part for part in self.parts if part.result is not None]
         queued = sum(map(self._search_in_pool, self.pools))
         minutes = self.request.search.get("minutes", self.parts[0].problem.spec.search.minutes)
         deadline = self.began + minutes * 60 + queued if minutes else float("inf")
@@ -150,11 +156,14 @@ class Targets(RunOfParts[TargetPart]):
         try:
             ended = pool.request.in_pool(pool.request)
         except InputError as error:
-            self.left_out.append(f"target {pool.name} is left out: {error}")
-            self.request.observer.on_note(self.left_out[-1])
+            self._leave_out(pool.name, error)
             return 0.0
         pool.result = ended.result
         return ended.queued
+
+    def _leave_out(self, target: str, error: InputError) -> None:
+        self.left_out.append(f"target {target} is left out: {error}")
+        self.request.observer.on_note(self.left_out[-1])
 
     def _measure_in_pool(self, pool: PoolPart, deadline: float) -> None:
         """Have a pool's machine measure the best models of all targets in one more run; its best is then the target's.

@@ -15,6 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Final, Literal
 
+from autoopt.distributions import installed_distribution
 from autoopt.errors import AutooptError, one_line
 from autoopt.measure.latency.precedence import can_have_precedence
 from autoopt.problem.environment import cpu
@@ -82,7 +83,10 @@ def _versions(settings: Settings) -> Iterator[Finding]:
             problems.append(_unmet(requirement))
     unmet = "; ".join(filter(None, problems))
     if unmet:
-        yield Finding("versions", "problem", unmet, "pip install --constraint constraints.txt --editable .")
+        runtime, remedy = installed_distribution("onnxruntime"), "pip install --constraint constraints.txt --editable ."
+        if runtime is not None and runtime.name in unmet and runtime.name != "onnxruntime":  # two would mix their files
+            remedy = "install autoopt in another environment, and name this one's Python with --runtime"
+        yield Finding("versions", "problem", unmet, remedy)
     else:
         yield Finding("versions", "ok", f"autoopt {metadata.version('autoopt')}, all requirements are met")
 
@@ -92,13 +96,12 @@ def _unmet(line: str) -> str:
     from packaging.requirements import Requirement
 
     requirement = Requirement(line)
-    try:
-        installed = metadata.version(requirement.name)
-    except metadata.PackageNotFoundError:
+    installed = installed_distribution(requirement.name)
+    if installed is None:
         return f"{requirement.name} is missing"
-    if requirement.specifier.contains(installed, prereleases=True):
+    if requirement.specifier.contains(installed.version, prereleases=True):
         return ""
-    return f"{line.strip()} is required, {installed} is installed"
+    return f"{line.strip()} is required, {installed.name} {installed.version} is installed"
 
 
 def _processor(settings: Settings) -> Iterator[Finding]:
@@ -170,7 +173,8 @@ def _runtimes(pythons: Sequence[str]) -> Iterator[Finding]:
             try:
                 yield Finding("runtime", "ok", probe.installed_runtime(python).words)
             except AutooptError as error:
-                yield Finding("runtime", "problem", f"{error.where}: {error.what}", error.remedy)
+                what = f"{error.where}: {error.what}" if error.where else error.what
+                yield Finding("runtime", "problem", what, error.remedy)
 
 
 def _prefect(settings: Settings) -> Iterator[Finding]:

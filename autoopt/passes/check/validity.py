@@ -26,7 +26,6 @@ class Checker(Pass):
     """
 
     analysis = True
-    aliases = ("final_check",)
 
     strict: Annotated[bool, "end the chain if the model is invalid"] = True
 
@@ -47,7 +46,6 @@ class EquivalenceCheck(Pass):
 
     analysis = True
     libraries = ("onnx", "onnxruntime")
-    aliases = ("check_with_fake_data", "OnnxDiscrepancyCheck")
 
     origin: Annotated[str | None, Param("path"), "the model to compare with"] = None
     oracle: Annotated[

@@ -30,7 +30,6 @@ class NameFix(LibraryCleanup):
     """Gives every node and value a unique name; onnxruntime refuses models with duplicate node names."""
 
     touches = ("names",)
-    aliases = ("unique_name_for_nodes",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
         return apply_ir_passes(model, ir_passes.NameFixPass())
@@ -38,8 +37,6 @@ class NameFix(LibraryCleanup):
 
 class RemoveUnused(LibraryCleanup):
     """Removes nodes, weights, functions and operator sets that no output needs."""
-
-    aliases = ("eliminate_deadend", "eliminate_unused_initializer")
 
     def run(self, model: ir.Model) -> ir.Model | None:
         return apply_ir_passes(
@@ -55,7 +52,7 @@ class IdentityElimination(LibraryCleanup):
 
     version = 2
     needs_ops = ("Identity",)
-    aliases = ("identity_elim", "eliminate_identity")
+    aliases = ("identity_elim",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
         return model if remove_identities(model) else None
@@ -109,7 +106,7 @@ class CommonSubexpressionElimination(LibraryCleanup):
 class DeduplicateInitializers(LibraryCleanup):
     """Stores equal weights once."""
 
-    aliases = ("dedup_init", "eliminate_duplicate_initializer", "remove_duplicated_initializer")
+    aliases = ("dedup_init",)
 
     size_limit: Annotated[
         int, Minimum(0), Categorical(1024, 1_000_000, 4_294_967_296), "largest weight considered, in elements"
@@ -145,7 +142,6 @@ class LiftConstants(LibraryCleanup):
     """Turns Constant nodes into weights, where quantization looks for them."""
 
     needs_ops = ("Constant",)
-    aliases = ("extract_constant_to_initializer",)
 
     lift_all: Annotated[bool, Boolean(), "also lift constants stored as numbers or lists instead of tensors"] = True
     size_limit: Annotated[int, Minimum(0), Categorical(0, 1, 16), "smallest constant to lift, in elements"] = 0
@@ -159,7 +155,7 @@ class LiftSubgraphInitializers(LibraryCleanup):
     """Moves weights from the bodies of If, Loop and Scan into the main graph."""
 
     needs_ops = ("If", "Loop", "Scan", "SequenceMap")
-    aliases = ("lift_subgraph_init", "move_subgraph_initializer")
+    aliases = ("lift_subgraph_init",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
         return apply_ir_passes(model, ir_passes.LiftSubgraphInitializersToMainGraphPass())
@@ -167,8 +163,6 @@ class LiftSubgraphInitializers(LibraryCleanup):
 
 class InputsClean(LibraryCleanup):
     """Removes weights from the inputs, which makes them constant, so that other passes can fold them."""
-
-    aliases = ("remove_initializer_from_input",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
         model.ir_version = max(model.ir_version, 4)  # earlier versions require weights to be inputs

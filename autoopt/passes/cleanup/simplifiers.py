@@ -77,7 +77,7 @@ class RewriteRules(Pass):
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir", "onnxscript")
-    aliases = ("os_rewrite", "eliminate_nop_cast", "eliminate_nop_transpose", "fuse_consecutive_transpose")
+    aliases = ("os_rewrite",)
 
     rules: Annotated[
         list[Literal["noop", "bn", "clip", "pad", "reshape", "bias", "matmul"]],
@@ -237,7 +237,7 @@ class Simplify(Pass):
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript", "onnxruntime")
-    aliases = ("onnx_simplifier", "eliminate_nop_arithmetic", "eliminate_nop_expand", "eliminate_nop_flatten")
+    aliases = ("onnx_simplifier",)
 
     engine: Annotated[
         Literal["onnxslim", "onnxsim", "onnxscript"],

@@ -153,8 +153,6 @@ class Repeat(Sequence):
 class SequencePass(Repeat):
     """Runs other passes by name, in order, as one pass; optionally until nothing changes."""
 
-    aliases = ("apply_ir_pass",)
-
     passes: Annotated[list[str], "names of the passes, in order; they run with their defaults"]
     until_unchanged: Annotated[bool, "repeat until nothing changes"] = False
 

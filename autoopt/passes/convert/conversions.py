@@ -38,7 +38,7 @@ class OpsetConversion(Pass):
     serialized_copies = 0.0
     memory_factor = 6.2  # a model of 151 MB did not fit in 1.08 GB, and fitted in 1.15
     libraries = ("onnx", "onnxscript")
-    aliases = ("opset_convert", "OnnxOpVersionConversion")
+    aliases = ("opset_convert",)
 
     target_opset: Annotated[int, Minimum(1), Categorical(17, 19, 21, 23), "version of the ai.onnx operators"] = 21
     converter: Annotated[
@@ -105,7 +105,6 @@ class ExpandFunctions(Pass):
     target_bound = False
     needs_ops = ("Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual", "Gelu", "Mish", "ThresholdedRelu")
     conflicts = RUNTIME_BOUND
-    aliases = ("replace_celu", "replace_hardswish", "replace_greater_or_equal", "replace_less_or_equal")
 
     ops: Annotated[
         list[str],
@@ -133,7 +132,6 @@ class Int64InputsToInt32(Pass):
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
-    aliases = ("int64_to_int32",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
         wide = [v for v in caller_inputs(model) if v.type.tensor_type.elem_type == onnx.TensorProto.INT64]

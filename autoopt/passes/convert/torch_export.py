@@ -38,7 +38,7 @@ class TorchExport(Pass):
     version = 3
     libraries = ("onnx", "onnxscript", "torch")
     extra = "torch"
-    aliases = ("OnnxConversion", "export_pytorch")
+    aliases = ("export_pytorch",)
 
     model: Annotated[Any, Param("object"), "function of the user script that returns the torch.nn.Module"] = None
     example_inputs: Annotated[Any, Param("object"), "function of the user script that returns a tuple of inputs"] = None

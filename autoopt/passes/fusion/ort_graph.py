@@ -26,7 +26,7 @@ class OrtGraphOptimization(Pass):
     requires = ("name_fix",)
     conflicts = ("ort_format",)
     libraries = ("onnx", "onnxruntime")
-    aliases = ("ort_offline", "OrtOptimize", "auto_insert_remap")
+    aliases = ("ort_offline", "OrtOptimize")
 
     level: Annotated[
         Literal["basic", "extended", "all"],

@@ -79,10 +79,7 @@ class TransformerFusion(Pass):
     serialized_copies = 0.0
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
     libraries = ("onnx", "onnx-ir", "onnxscript", "onnxruntime")
-    aliases = (
-        *("xformers_fuse", "ort_transformers_fuse", "OrtTransformersOptimization", "fused_attention"),
-        *("erf_gelu_pattern", "gelu_pattern", "insert_attention_mask"),
-    )
+    aliases = ("xformers_fuse", "ort_transformers_fuse")
 
     engine: Annotated[
         Literal["auto", "onnxscript", "onnxruntime"],
@@ -373,7 +370,6 @@ class PackingMode(Pass):
     conflicts = RUNTIME_BOUND
     needs_ops = ("com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "MatMul")
     libraries = ("onnx", "onnxruntime")
-    aliases = ("packed_transformer",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxruntime.transformers.convert_to_packing_mode import PackingMode as Tool

@@ -37,7 +37,7 @@ class BatchNormFolding(Folding):
     """Folds batch normalization into the weights of the preceding convolution or matrix product."""
 
     needs_ops = ("BatchNormalization",)
-    aliases = ("bn_fold", "fuse_bn_into_conv", "fuse_bn_into_gemm")
+    aliases = ("bn_fold",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
         return apply_rules(model, rule_sets()["bn"])

@@ -30,7 +30,7 @@ class Float16(Pass):
     requires = ("ir_upgrade", "shape_inference")
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     libraries = ("onnx", "onnxconverter-common", "onnxruntime")
-    aliases = ("fp16", "float_to_half", "OnnxFloatToFloat16")
+    aliases = ("fp16",)
 
     impl: Annotated[Converter, Categorical("occ", "ort"), "converter: onnxconverter-common or onnxruntime's"] = "occ"
     keep_io_types: Annotated[bool, "keep the model's inputs and outputs in float32"] = True

@@ -39,7 +39,7 @@ class MixedFloat16(Pass):
     requires = ("ir_upgrade", "shape_inference")
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     libraries = ("onnx", "onnxruntime")
-    aliases = ("mixed_fp16", "float_to_mixed", "OrtMixedPrecision")
+    aliases = ("mixed_fp16",)
     version = 4
     memory_factor = 5.0
 

@@ -27,7 +27,7 @@ class Bnb4Quantization(Pass):
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
     needs_ops = ("MatMul", "Gemm")
     libraries = ("onnx", "onnxruntime")
-    aliases = ("bnb4", "OnnxBnb4Quantization")
+    aliases = ("bnb4",)
 
     quant_type: Annotated[
         Literal["FP4", "NF4"], Categorical("NF4", "FP4"), "NF4 suits normally distributed weights"

@@ -59,7 +59,7 @@ class DynamicQuantization(Pass):
     accelerators = ("CPUExecutionProvider",)
     needs_ops = ("Conv", "Gather", "Gemm", "LSTM", "MatMul", "com.microsoft::Attention")
     libraries = ("onnx", "onnxruntime")
-    aliases = ("dynamic_int8", "OnnxDynamicQuantization", "IncDynamicQuantization")
+    aliases = ("dynamic_int8",)
 
     weight_type: Annotated[Literal["QInt8", "QUInt8"], Categorical("QInt8", "QUInt8"), "type of the weights"] = "QInt8"
     per_channel: Annotated[bool, Boolean(), "one scale per output channel instead of one per tensor"] = False

@@ -86,7 +86,7 @@ class StaticQuantization(Pass):
         "OpenVINOExecutionProvider",
         "QNNExecutionProvider",
     )
-    aliases: ClassVar[tuple[str, ...]] = ("static_int8", "OnnxStaticQuantization", "IncStaticQuantization")
+    aliases: ClassVar[tuple[str, ...]] = ("static_int8",)
 
     quant_format: Annotated[
         Literal["QDQ", "QOperator"], Categorical("QDQ", "QOperator"), "representation of quantized operators"

@@ -60,7 +60,7 @@ class WeightOnlyQuantization(Pass):
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")
     needs_ops = ("MatMul", "Gemm")
     libraries = ("onnx", "onnxruntime")
-    aliases = ("nbits_weight_only", "IncQuantization", "OnnxMatMul4Quantizer", "OnnxBlockWiseRtnQuantization")
+    aliases = ("nbits_weight_only",)
 
     algorithm: Annotated[
         Literal["default", "rtn", "k_quant", "hqq"],

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from autoopt.model.session_options import with_openvino_property
 from autoopt.passes.base import Pass
+from autoopt.registry import ParameterInfo
+from autoopt.space import Categorical
+from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
 class ProviderPrecision(Pass):
-    """Has OpenVINO compute in bfloat16 where it has kernels for that. The graph stays as it is."""
+    """Has OpenVINO compute in half precision where it has kernels for that. The graph stays as it is."""
 
     session_only = True
     tolerance = "lossy"
@@ -21,9 +25,18 @@ class ProviderPrecision(Pass):
     accelerators = ("OpenVINOExecutionProvider",)
     libraries = ("onnxruntime",)
 
-    precision: Annotated[Literal["bf16"], "type of the arithmetic"] = "bf16"
+    precision: Annotated[Literal["bf16", "f16"], "type of the arithmetic; f16 is bf16 on CPUs that have only that"] = (
+        "bf16"
+    )
+
+    @classmethod
+    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
+        if {"avx512_fp16", "amx_fp16"} & accelerator.isa:
+            return replace(parameter, search=Categorical("bf16", "f16"))
+        return parameter
 
     def run(self, model: ModelProto) -> None:
         options = self.context.session_options
-        config = json.dumps({"CPU": {"INFERENCE_PRECISION_HINT": self.precision}})
-        options["provider_options"] = {**options.get("provider_options", {}), "load_config": config}
+        own = options.get("provider_options", {})
+        config = with_openvino_property(own, "INFERENCE_PRECISION_HINT", self.precision)
+        options["provider_options"] = {**own, "load_config": config}

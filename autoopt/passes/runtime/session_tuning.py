@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.json_codec import without_nulls
-from autoopt.model.session_options import plain_options, session_config
+from autoopt.model.session_options import plain_options, session_config, with_openvino_property
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 _CUDA: Final = "CUDAExecutionProvider"
+_OPENVINO: Final = "OpenVINOExecutionProvider"
 _DIRECT_OPTIONS: Final = (
     "graph_optimization_level",
     "execution_mode",
@@ -36,8 +37,15 @@ _CONFIG_ENTRIES: Final = {
     "gelu_approximation": "optimization.enable_gelu_approximation",
 }
 """Parameters that are entries of the session configuration, and the keys of the entries."""
-_CUDA_OPTIONS: Final = ("enable_cuda_graph", "cudnn_conv_algo_search", "prefer_nhwc", "use_tf32")
-"""Parameters that are options of the CUDA provider."""
+_PROVIDER_OPTIONS: Final = {
+    "enable_cuda_graph": _CUDA,
+    "cudnn_conv_algo_search": _CUDA,
+    "prefer_nhwc": _CUDA,
+    "use_tf32": _CUDA,
+    "num_streams": _OPENVINO,
+    "performance_hint": _OPENVINO,
+}
+"""Parameters that are options of a provider."""
 _CPU_ONLY: Final = ("enable_cpu_mem_arena", "x64quantprecision")
 
 
@@ -53,7 +61,6 @@ class SessionTuning(Pass):
     memory_factor = 0.0
     conflicts = ("session_tuning",)
     libraries = ("onnxruntime",)
-    aliases = ("OrtSessionParamsTuning", "OrtPerfTuning")
 
     graph_optimization_level: Annotated[
         Literal["disable", "basic", "extended", "layout", "all"] | None,
@@ -97,11 +104,16 @@ class SessionTuning(Pass):
     ] = None
     prefer_nhwc: Annotated[bool | None, Categorical(False, True), "channels last"] = None
     use_tf32: Annotated[bool | None, "TF32 matrix products (lossy)"] = None
+    num_streams: Annotated[int | None, Minimum(1), Categorical(None, 2), "inferences at a time; null: 1"] = None
+    performance_hint: Annotated[
+        Literal["LATENCY", "THROUGHPUT"] | None, Categorical(None, "THROUGHPUT"), "what OpenVINO sets itself up for"
+    ] = None
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
         cuda = accelerator.execution_provider == _CUDA
-        if not cuda and parameter.name in (*_CUDA_OPTIONS, "io_binding"):
+        owner = _PROVIDER_OPTIONS.get(parameter.name, accelerator.execution_provider)
+        if owner != accelerator.execution_provider or (parameter.name == "io_binding" and not cuda):
             return None
         if parameter.name == "intra_op_num_threads" and accelerator.threads:
             return replace(parameter, search=Categorical(*accelerator.thread_values))
@@ -121,10 +133,14 @@ class SessionTuning(Pass):
         if config:
             entries = {_CONFIG_ENTRIES[name]: _as_text(value) for name, value in config.items()}
             changes["config"] = {**options.get("config", {}), **entries}
-        provider_options = self._values(_CUDA_OPTIONS)
-        if provider_options:
-            entries = {name: _as_text(value) for name, value in provider_options.items()}
-            changes["provider_options"] = {**options.get("provider_options", {}), **entries}
+        own = dict(options.get("provider_options", {}))
+        for name, value in self._values(_PROVIDER_OPTIONS).items():
+            if name == "performance_hint":
+                own["load_config"] = with_openvino_property(own, name.upper(), value)
+            else:
+                own[name] = _as_text(value)
+        if own:
+            changes["provider_options"] = own
         if self.disabled_optimizers:
             changes["disabled_optimizers"] = sorted(
                 {*options.get("disabled_optimizers", []), *self.disabled_optimizers}

@@ -23,7 +23,6 @@ class FixInputShape(RecordsTypes):
     """
 
     libraries = ("onnx", "onnxruntime")
-    aliases = ("const_input_shape",)
 
     shapes: Annotated[dict[str, list[int]], "fixed shapes by input name"] = {}
     open_dims: Annotated[int, Minimum(1), "size of the open dimensions of all other inputs"] = 1
@@ -61,7 +60,6 @@ class FixDimParam(RecordsTypes):
     """Gives a named dimension, such as `batch`, a fixed size in the whole model."""
 
     libraries = ("onnx", "onnxruntime")
-    aliases = ("const_batch_size",)
 
     dim_param: Annotated[str, "name of the dimension; empty: the first open dimension of the first input"] = ""
     value: Annotated[int, Minimum(1), "size of the dimension"] = 1

@@ -98,7 +98,6 @@ class MaterializeReshape(Pass):
     conflicts = RUNTIME_BOUND
     needs_ops = ("Reshape",)
     libraries = ("onnx", "onnx-ir", "onnxscript")
-    aliases = ("trace_folding",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
         from onnxscript.rewriter.rules.common import materialize_reshape_shape_rule

@@ -27,7 +27,6 @@ class Merge(Pass):
 
     changes_outputs = True
     conflicts = RUNTIME_BOUND
-    aliases = ("ComposeOnnxModels",)
 
     second: Annotated[str, Param("path"), "the model to append"]
     io_map: Annotated[list[list[str]], "pairs of an output of this model and an input of the second"] = []

@@ -23,7 +23,7 @@ class PrependPreprocessing(Pass):
     """
 
     conflicts = RUNTIME_BOUND
-    aliases = ("prepend_preproc", "eight_bits_io")
+    aliases = ("prepend_preproc",)
 
     input: Annotated[str, "name of the input; empty: the only one"] = ""
     image_layout: Annotated[Literal["NHWC", "NCHW"], "layout of the raw image; the model itself takes NCHW"] = "NHWC"

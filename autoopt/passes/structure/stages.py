@@ -29,7 +29,6 @@ class SplitStages(Pass):
     changes_outputs = True
     conflicts = RUNTIME_BOUND
     requires = ("name_fix", "shape_inference")
-    aliases = ("manual_sharding", "SplitModel")
 
     stage: Annotated[int, Integer(0, 1), "stage to keep, from 0"] = 0
     stages: Annotated[int, Minimum(1), "number of stages if `cuts` is empty"] = 2

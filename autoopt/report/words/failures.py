@@ -46,6 +46,10 @@ _WORDS = (
         re.compile(r"[^:;]*exceed\w* maximum protobuf size of 2GB[^;]*"),
         " the model is too large for one file; external_data keeps its weights beside it",
     ),
+    (
+        re.compile(r"Exception during initialization: .*\[OpenVINO-EP\] .*\.cpp:\d+: *"),
+        "OpenVINO does not take the model: ",
+    ),
     (re.compile(r"AssertionError: scale issue"), "a weight has values that are no numbers"),
     (re.compile(r"/tmp/(?:[^\s/]+/)*"), ""),
 )
