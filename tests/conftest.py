@@ -160,6 +160,15 @@ def gate() -> Iterator[None]:
         del os.environ["AUTOOPT_GATE"]
 
 
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the test a home of its own, whatever the environment says."""
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "own_home"))
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def workers_end() -> Iterator[None]:
     """End the kept workers after the last test."""

@@ -15,6 +15,8 @@ from autoopt.errors import ConfigError, InputError
 from autoopt.problem.plan_request import make_plan
 from autoopt.store import open_store
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 SITE = Path(np.__file__).parent.parent
 CHAIN: dict[str, Any] = {
     "passes": {"tidy": "simplify", "quant": "dynamic_quantization"},

@@ -14,6 +14,8 @@ from autoopt.problem.plan_request import make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import load_dag
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
