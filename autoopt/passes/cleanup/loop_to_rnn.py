@@ -156,7 +156,7 @@ class _Function:
 def _layer(node: ir.Node, fixed: Mapping[str, ndarray]) -> Cell:
     """The cell of a layer that the body has for one item."""
     arrays = [fixed[str(value.name)] for value in node.inputs[1:4] if value is not None]
-    return Cell.of(node.op_type, *arrays, resets_after=bool(node.attributes.get_int("linear_before_reset", 0)))
+    return Cell.of(node.op_type, arrays, resets_after=bool(node.attributes.get_int("linear_before_reset", 0)))
 
 
 def _rank(*values: ir.Value | None) -> int:

@@ -72,15 +72,17 @@ class Cell:
     """The reset of a GRU comes after the product: the attribute `linear_before_reset`."""
 
     @staticmethod
-    def of(operator: str, of_item: ndarray, of_hidden: ndarray, bias: ndarray | None = None, **settings: bool) -> Cell:
-        """The cell of a layer with these inputs W, R and B."""
-        count = of_hidden.shape[1] // of_hidden.shape[2]
-        biases = np.zeros(2 * of_hidden.shape[1]) if bias is None else bias[0]
-        parts = [np.split(each, count) for each in (of_item[0], of_hidden[0], *np.split(biases, 2))]
+    def of(operator: str, arrays: Sequence[ndarray], *, resets_after: bool) -> Cell:
+        """The cell of a layer with these inputs W, R and, if it has them, B."""
+        (of_item,), (of_hidden,), *given = arrays
+        count = len(of_hidden) // of_hidden.shape[1]
+        biases = given[0][0] if given else np.zeros(2 * len(of_hidden))
+        parts = [np.split(each, count) for each in (of_item, of_hidden, *np.split(biases, 2))]
         gates = [Gate(w.T, r.T, b + c) for w, r, b, c in zip(*parts, strict=True)]
-        if settings.get("resets_after"):
-            gates[2] = Gate(parts[0][2].T, parts[1][2].T, parts[2][2], parts[3][2])
-        return Cell(operator, tuple(gates), **settings)
+        if resets_after:
+            *_, (w, r, b, c) = zip(*parts, strict=True)
+            gates[-1] = Gate(w.T, r.T, b, c)
+        return Cell(operator, tuple(gates), resets_after=resets_after)
 
     def next_states(self, item: ndarray, states: Sequence[ndarray]) -> list[ndarray]:
         """The next states by the operator's formula, in the order of the function."""
