@@ -20,7 +20,11 @@ def test_lineage_has_the_steps_from_the_source_in_order(store: Store) -> None:
     third = pass_run(last, last, "session_tuning", output=tuned)
     finish_all(store, third, second, first)
     found = store.lineage.trace(tuned).to_json()
-    assert (found["artifact"], found["source"]) == (last, run.model)
+    assert (found["artifact"], found["session_options"], found["source"]) == (
+        last,
+        dict(tuned.session_options),
+        run.model,
+    )
     assert [s["pass"] for s in found["steps"]] == ["simplify", "float16", "session_tuning"]
     assert found["steps"][0] == {
         "pass": "simplify",
