@@ -397,7 +397,8 @@ def described(value: object) -> str:
 def other_version(recipe: Mapping[str, Any]) -> str:
     """A remark if the model was measured with another version of onnxruntime."""
     for name, version in (recipe.get("runtime") or {}).items():
-        if name.startswith("onnxruntime") and version not in ("", ort.__version__):
+        is_runtime = name.startswith("onnxruntime") and not name.startswith("onnxruntime-ep-")
+        if is_runtime and version not in ("", ort.__version__):
             return f" (measured with {name} {version})"
     return ""
 

@@ -137,7 +137,9 @@ class TargetSpec(StrictModel):
     def _check_provider(cls, value: str) -> str:
         if value in EXECUTION_PROVIDERS:
             return value
-        hint = did_you_mean(value, EXECUTION_PROVIDERS)
+        hint, stem = "", value.removesuffix("ExecutionProvider")
+        if did_you_mean(stem, [name.removesuffix("ExecutionProvider") for name in EXECUTION_PROVIDERS]):
+            hint = did_you_mean(value, EXECUTION_PROVIDERS)  # the common end alone makes names alike
         for provider in EXECUTION_PROVIDERS:
             if value.lower() in (provider.lower(), provider.removesuffix("ExecutionProvider").lower()):
                 hint = f"did you mean {provider!r}?"
