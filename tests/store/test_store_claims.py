@@ -105,8 +105,8 @@ def test_a_released_trial_is_pending_again(store: Store) -> None:
     run = start_run(store).id
     store.trials.add(trial(run, 0))
     claimed = by(store, "a").trials.claim_next(run)
-    assert by(store, "a").claims.renew("trial", claimed.key)
-    by(store, "a").claims.release("trial", claimed.key)
+    assert by(store, "a").claims.renew("trial", claimed.claim)
+    by(store, "a").claims.release("trial", claimed.claim)
     assert (store.trials.get(run, 0).status, store.trials.get(run, 0).owner) == ("pending", None)
 
 
