@@ -17,6 +17,7 @@ from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.compiler.chain import Chain
 from autoopt.data.description import DataDescription
 from autoopt.data.digest import digest
+from autoopt.engine.run.early_warnings import CHECK_SOURCE
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.package_inputs import STORE_INPUTS
 from autoopt.engine.run.session import Session
@@ -126,6 +127,8 @@ class SimulatedPool(WorkerPool):
         payload = json.loads(json.dumps(payload))
         if function == STORE_INPUTS:
             return CallResult(Outcome.REFUSED, message="simulated data")
+        if function == CHECK_SOURCE:
+            return CallResult(Outcome.OK, {"stops": [], "warnings": []})
         if function == EXECUTED_GRAPH_METER.function:
             return CallResult(Outcome.OK, _graphs(payload))
         try:

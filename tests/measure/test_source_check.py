@@ -199,3 +199,6 @@ def test_outputs_that_the_runtime_s_graph_optimization_changes_are_told(tmp_path
     x = -np.random.default_rng(0).random((20, 1, 6, 6), np.float32)
     (said,) = warnings(tmp_path, str(io.save(model, tmp_path / "pads")), (), x=x)
     assert "graph optimization changes output 'y' by up to" in said
+    settings = {"ranges": {"x": [-1, -0.5]}}
+    found = worker.check_source({"candidate": {"path": str(tmp_path / "pads/model.onnx")}, "settings": settings})
+    assert said.partition(" by ")[0] in found["warnings"][0]

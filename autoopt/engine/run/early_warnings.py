@@ -70,7 +70,7 @@ def source_warnings(ctx: RunContext) -> list[str]:
         _, reply = read_once(ctx.store.home, key, lambda _: _check(ctx, payload))
         return _warnings(problem, reply)
     except _SourceFails as failure:
-        return [UNCHECKED] if failure.outcome is Outcome.TIMEOUT else []
+        return [UNCHECKED] if config is not None and failure.outcome is Outcome.TIMEOUT else []
 
 
 class _SourceFails(Exception):

@@ -85,9 +85,11 @@ class Sign:
 
 def signs(request: MeasureRequest) -> list[Sign]:
     """Look for signs in the outputs of the source model on the data; without data, for what the runtime changes."""
+    if request.data is None and sum(size_of(request.candidate.path).values()) > LARGE:
+        return []
     data = evaluation_data(request)
     names = class_names(data)
-    data = subset(request, data, min(ITEMS, len(data)))
+    data = subset(request, data, min(ITEMS if request.data is not None else COMPARED, len(data)))
     items = _run(request, data)
     found = list(_changed_by_runtime(request, data, items))
     if request.data is not None:
