@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from autoopt.model.lazy_imports import helper, onnx
 from autoopt.model.tensors import bodies, by_name, names_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, OperatorSetIdProto, TypeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto, ValueInfoProto
 
 
 @dataclass(frozen=True)
@@ -48,37 +49,42 @@ def cut_map_outputs(model: ModelProto) -> MapOutputs | None:
     """
     graph = model.graph
     maps = {value.name for value in graph.output if is_map(value.type)}
-    if not maps:
+    cut = _values_of_maps(graph, maps)
+    if not cut:
         return None
-    producers = {name: node for node in graph.node for name in node.output}
-    cut: set[str] = set()
-    """Names of the values that the cut nodes make."""
-    pending = sorted(maps)
-    while pending:
-        node = producers.get(pending.pop())
-        if node is None:
-            return None
-        cut.update(node.output)
-        if node.op_type != "ZipMap":
-            pending += filter(None, node.input)
     nodes = [node for node in graph.node if not cut.isdisjoint(node.output)]
     others = [node for node in graph.node if cut.isdisjoint(node.output)]
     read = {name for node in others for body in bodies(node) for inner in body.node for name in inner.input}
     if not cut.isdisjoint(read.union(*(node.input for node in others))):
         return None
-    kept = [output for output in graph.output if output.name not in cut]
-    types = by_name((*graph.value_info, *kept))
-    names = dict.fromkeys(name for node in nodes for name in node.input if name and name not in cut)
-    tensors = [
-        types.get(name) or helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, None]) for name in names
-    ]
     imports = tuple(entry for entry in model.opset_import if entry.domain in {node.domain for node in nodes})
     result = MapOutputs(tuple(nodes), tuple(graph.output), imports)
+    kept = [output for output in graph.output if output.name not in cut]
+    types = by_name((*graph.value_info, *kept))
+    inputs = dict.fromkeys(name for node in nodes for name in node.input if name and name not in cut)
+    for name in [name for name in inputs if name not in names_of(kept)]:
+        unknown = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, None])
+        kept.append(types.get(name, unknown))
     del graph.node[:]
     graph.node.extend(others)
     del graph.output[:]
-    graph.output.extend([*kept, *(value for value in tensors if value.name not in names_of(kept))])
+    graph.output.extend(kept)
     return result
+
+
+def _values_of_maps(graph: GraphProto, maps: Collection[str]) -> set[str]:
+    """The values from the maps up to what their ZipMaps read; empty if no node makes one of them."""
+    producers = {name: node for node in graph.node for name in node.output}
+    values: set[str] = set()
+    pending = sorted(maps)
+    while pending:
+        node = producers.get(pending.pop())
+        if node is None:
+            return set()
+        values.update(node.output)
+        if node.op_type != "ZipMap":
+            pending += filter(None, node.input)
+    return values
 
 
 def is_map(kind: TypeProto) -> bool:

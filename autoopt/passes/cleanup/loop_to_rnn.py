@@ -92,14 +92,7 @@ class _Function:
         outputs = [*(state.after for state in loop.states), *(stack.each for stack in loop.stacks)]
         nodes = self._needed(outputs, inputs)
         arguments = {name: [node.inputs[0] for node in nodes if node.op_type == name] for name in ("Sigmoid", "Tanh")}
-        weights = {each for node in nodes for each in node.inputs if each is not None and each not in inputs}
-        weights -= {each for node in nodes for each in node.outputs}
-        fixed: dict[str, ndarray] = {}
-        for value in weights:
-            array = fixed_value(loop.outer(value))
-            if array is None:
-                raise NotACellError(f"it depends on {value.name!r}, which is neither fixed nor its item or state")
-            fixed[str(value.name)] = array.astype(np.float64) if array.dtype == np.float32 else array
+        fixed = self._weights(nodes, inputs)
         self.inputs = [str(value.name) for value in inputs]
         self.names = [str(value.name) for value in (*outputs, *arguments["Sigmoid"], *arguments["Tanh"])]
         self.counts = (len(loop.states), len(loop.stacks), len(arguments["Sigmoid"]))
@@ -126,6 +119,20 @@ class _Function:
             needed.add(node)
             waiting += [each.producer() for each in node.inputs if each is not None and fixed_value(each) is None]
         return [node for node in self.loop.body if node in needed]
+
+    def _weights(self, nodes: Sequence[ir.Node], inputs: Sequence[ir.Value]) -> dict[str, ndarray]:
+        """The fixed values that nodes read, by name; those of float32 in double precision."""
+        read = {each for node in nodes for each in node.inputs if each is not None}
+        made = {each for node in nodes for each in node.outputs}
+        weights: dict[str, ndarray] = {}
+        for value in read.difference(made, inputs):
+            array = fixed_value(self.loop.outer(value))
+            if array is None:
+                raise NotACellError(f"it depends on {value.name!r}, which is neither fixed nor its item or state")
+            if array.dtype == np.float32:
+                array = array.astype(np.float64)
+            weights[str(value.name)] = array
+        return weights
 
     def __call__(self, item: ndarray, states: list[ndarray]) -> Values:
         """The values of the body for rows of items and states.
@@ -257,12 +264,7 @@ def _replace(loop: RecurrentLoop, opset: int) -> None:
     nodes, counts = _Nodes(loop), iteration_counts(loop)
     if counts:
         index_of_item(loop)
-    assert loop.sequence is not None
-    if _rank(loop.sequence) != 3 or loop.axis == 2 or loop.sequence.dtype != ir.DataType.FLOAT:
-        raise NotACellError("its sequence is not float32 with the axes items, batch and values")
-    sizes = [_width(loop.sequence), *(_width(state.before, state.initial, state.after) for state in loop.states)]
-    if len(sizes) not in (2, 3):
-        raise NotACellError(f"it has {len(loop.states)} states")
+    sizes = _sizes(loop)
     function = _Function(loop, opset)
     cell = recognize(function, sizes[0], sizes[1:], function.layers)
     items = nodes.items(counts)
@@ -279,6 +281,21 @@ def _replace(loop: RecurrentLoop, opset: int) -> None:
         replaced[state.final] = final if lead else nodes.op("Squeeze", [final, nodes.ints(0)])
     for stack, lead in zip(loop.stacks, function.leads[len(by_role) :], strict=True):
         replaced[stack.all] = nodes.stacked(stack, stacked, lead)
+    _exchange(loop, nodes, replaced)
+
+
+def _sizes(loop: RecurrentLoop) -> list[int]:
+    """The sizes of an item and of each state."""
+    assert loop.sequence is not None
+    if _rank(loop.sequence) != 3 or loop.axis == 2 or loop.sequence.dtype != ir.DataType.FLOAT:
+        raise NotACellError("its sequence is not float32 with the axes items, batch and values")
+    if len(loop.states) not in (1, 2):
+        raise NotACellError(f"it has {len(loop.states)} states")
+    return [_width(loop.sequence), *(_width(state.before, state.initial, state.after) for state in loop.states)]
+
+
+def _exchange(loop: RecurrentLoop, nodes: _Nodes, replaced: Mapping[ir.Value, ir.Value]) -> None:
+    """Put nodes, and the values that they make, in the place of a loop and of the nodes that stack its lists."""
     removed = dict.fromkeys([*(value.producer() for value in replaced), loop.node])
     convenience.replace_nodes_and_values(
         loop.node.graph, loop.node, list(removed), nodes.tape.nodes, list(replaced), list(replaced.values())

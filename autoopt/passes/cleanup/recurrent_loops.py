@@ -92,6 +92,7 @@ def read_loop(node: ir.Node) -> RecurrentLoop:
 
 def _settle(loop: RecurrentLoop) -> None:
     """Take what is no vector from the states: weights, numbers, and lists to which each iteration adds a vector."""
+    integers = (ir.DataType.INT32, ir.DataType.INT64)
     for state in list(loop.states):
         after = loop.outer(state.after)
         node = after.producer()
@@ -99,26 +100,34 @@ def _settle(loop: RecurrentLoop) -> None:
             loop.same[state.before] = state.initial
             state.final.replace_all_uses_with(state.initial, replace_graph_outputs=True)
         elif node is not None and node.op_type == "SequenceInsert" and node.inputs[0] is state.before:
-            readers = [use.node for use in state.final.uses()]
-            start = state.initial.producer()
-            is_new = start is not None and start.op_type == "SequenceEmpty" and len(node.inputs) == 2
-            if not is_new or not all(reader.attributes.get_int("new_axis", 0) for reader in readers):
-                raise NotACellError("it returns a list that is not stacked after the loop")
-            for reader in readers:
-                loop.stacks.append(Stack(node.inputs[1], reader.outputs[0], reader.attributes.get_int("axis")))
-        elif (
-            node is not None and node.op_type == "Add" and state.before.dtype in (ir.DataType.INT32, ir.DataType.INT64)
-        ):
-            step = fixed_value(node.inputs[1])
-            if node.inputs[0] is not state.before or step is None or step.size != 1 or state.final.uses():
-                raise NotACellError("it counts in another way than by adding a fixed number")
-            loop.numbers[state.before] = (state.initial, int(step.reshape(())))
-            start = fixed_value(state.initial)
-            if step == 1 and start is not None and not start.any():
-                loop.counted.add(after)
+            loop.stacks += _stacks_of_list(state, node)
+        elif node is not None and node.op_type == "Add" and state.before.dtype in integers:
+            _read_number(loop, state, node)
         else:
             continue
         loop.states.remove(state)
+
+
+def _stacks_of_list(state: State, insert: ir.Node) -> list[Stack]:
+    """The stacks that are made after the loop of a list to which each iteration appends a value."""
+    readers = [use.node for use in state.final.uses()]
+    start = state.initial.producer()
+    appends_to_new = start is not None and start.op_type == "SequenceEmpty" and len(insert.inputs) == 2
+    if not appends_to_new or not all(reader.attributes.get_int("new_axis", 0) for reader in readers):
+        raise NotACellError("it returns a list that is not stacked after the loop")
+    each = insert.inputs[1]
+    return [Stack(each, reader.outputs[0], reader.attributes.get_int("axis")) for reader in readers]
+
+
+def _read_number(loop: RecurrentLoop, state: State, add: ir.Node) -> None:
+    """Record an integer to which each iteration adds a fixed number."""
+    step = fixed_value(add.inputs[1])
+    if add.inputs[0] is not state.before or step is None or step.size != 1 or state.final.uses():
+        raise NotACellError("it counts in another way than by adding a fixed number")
+    loop.numbers[state.before] = (state.initial, int(step.reshape(())))
+    start = fixed_value(state.initial)
+    if step == 1 and start is not None and not start.any():
+        loop.counted.add(add.outputs[0])
 
 
 def fixed_value(value: ir.Value | None) -> ndarray | None:
@@ -132,25 +141,41 @@ def iteration_counts(loop: RecurrentLoop) -> list[ir.Value]:
     if loop.node.op_type == "Scan":
         return []
     trips, begins = loop.node.inputs[:2]
-    counts = [] if trips is None else [trips]
-    start, always = None if begins is None else begins.producer(), fixed_value(begins)
-    is_certain = begins is None or (always is not None and bool(always.all()))
+    limits = _limits(loop)
+    if begins is not None and not _is_always_true(begins):
+        test = begins.producer()
+        if test is None or test.op_type != "Less" or test.inputs[1] not in limits:
+            raise NotACellError("it may have no iteration")
+    counts = limits if trips is None else [trips, *limits]
+    if not counts:
+        raise NotACellError("it may have no iteration")
+    return counts
+
+
+def _limits(loop: RecurrentLoop) -> list[ir.Value]:
+    """The values from outside that the number of iterations stays below, by the condition of the body."""
+    limits = []
     conditions = [loop.outer(loop.body.outputs[0])]
     for condition in conditions:
-        node, always = condition.producer(), fixed_value(condition)
-        if condition is loop.body.inputs[1] or (always is not None and always.all()):
+        if condition is loop.body.inputs[1] or _is_always_true(condition):
             continue
+        node = condition.producer()
         if node is not None and node.op_type == "And":
             conditions += [loop.outer(each) for each in node.inputs]
             continue
-        number, limit = node.inputs if node is not None and node.op_type == "Less" else (None, None)
-        if number not in loop.counted or limit is None or loop.is_inside(loop.outer(limit)):
+        if node is None or node.op_type != "Less" or node.inputs[0] not in loop.counted:
             raise NotACellError("it may end before the last item")
-        is_certain |= start is not None and start.op_type == "Less" and start.inputs[1] is loop.outer(limit)
-        counts.append(loop.outer(limit))
-    if not is_certain or not counts:
-        raise NotACellError("it may have no iteration")
-    return counts
+        limit = loop.outer(node.inputs[1])
+        if loop.is_inside(limit):
+            raise NotACellError("it may end before the last item")
+        limits.append(limit)
+    return limits
+
+
+def _is_always_true(condition: ir.Value) -> bool:
+    """Tell if a condition is true in each call."""
+    fixed = fixed_value(condition)
+    return fixed is not None and bool(fixed.all())
 
 
 def index_of_item(loop: RecurrentLoop) -> ir.Value:

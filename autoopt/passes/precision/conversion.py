@@ -90,11 +90,9 @@ def _without_float16(model: ModelProto) -> Iterator[str]:
     versions = {plain_domain(entry.domain): entry.version for entry in model.opset_import}
     declared = names_of((*model.graph.value_info, *model.graph.output))
     for node in walk_nodes(model.graph):
-        version, domain = versions.get(plain_domain(node.domain), 0), plain_domain(node.domain)
-        combines = any(each.name == "reduction" and each.s != b"none" for each in node.attribute)
-        is_fixed = any(each.name == "dtype" and each.i == onnx.TensorProto.FLOAT for each in node.attribute)
-        is_untyped = "Sequence" in node.op_type or "Optional" in node.op_type
-        if combines or is_fixed or is_untyped or node.op_type in OF_FLOAT32:
+        domain = plain_domain(node.domain)
+        version = versions.get(domain, 0)
+        if _is_float32_by_definition(node):
             yield node.name
         elif onnx.defs.has(node.op_type, version, domain):
             schema = onnx.defs.get_schema(node.op_type, version, domain)
@@ -104,6 +102,18 @@ def _without_float16(model: ModelProto) -> Iterator[str]:
                 results = zip(node.output, schema.outputs, strict=False)
                 floats = {name for name, result in results if result.type_str == "tensor(float)"} - declared
                 model.graph.value_info.extend(helper.make_tensor_value_info(name, 1, None) for name in sorted(floats))
+
+
+def _is_float32_by_definition(node: NodeProto) -> bool:
+    """Tell if a node has no float16 form by its attributes or its operator, whatever its opset."""
+    if "Sequence" in node.op_type or "Optional" in node.op_type or node.op_type in OF_FLOAT32:
+        return True
+    for each in node.attribute:
+        if each.name == "reduction" and each.s != b"none":
+            return True
+        if each.name == "dtype" and each.i == onnx.TensorProto.FLOAT:
+            return True
+    return False
 
 
 def _separate_weights(model: ModelProto, op_types: Collection[str], names: Collection[str]) -> None:

@@ -181,13 +181,7 @@ def separate_uses_of_weights(model: ModelProto, per_channel: bool, as_values: bo
     copies: dict[str, dict[int, str]] = {}
     for number, node in enumerate(model.graph.node):
         for position, name in enumerate(node.input):
-            way = 0
-            if (node.op_type == "LSTM" and position in (1, 2)) or (node.op_type in BIAS_OPS and position == 2):
-                way = 2 * (number + 1) + position
-            elif position != 1 or node.op_type not in WEIGHT_AXES:
-                way = VALUE
-            elif per_channel and not (node.op_type == "Gemm" and attribute_values(node).get("transB", 0)):
-                way = WEIGHT_AXES[node.op_type]
+            way = _way_of_use(node, number, position, per_channel)
             if name not in weights or (way == VALUE and not (as_values or per_channel)):
                 continue
             if way not in copies.setdefault(name, {way: name}):
@@ -196,6 +190,17 @@ def separate_uses_of_weights(model: ModelProto, per_channel: bool, as_values: bo
                 copy.CopyFrom(weights[name])
                 copy.name = copies[name][way]
             node.input[position] = copies[name][way]
+
+
+def _way_of_use(node: NodeProto, number: int, position: int, per_channel: bool) -> int:
+    """The way in which node `number` of a graph uses its input, for `separate_uses_of_weights`."""
+    if (node.op_type == "LSTM" and position in (1, 2)) or (node.op_type in BIAS_OPS and position == 2):
+        return 2 * (number + 1) + position
+    if position != 1 or node.op_type not in WEIGHT_AXES:
+        return VALUE
+    if per_channel and not (node.op_type == "Gemm" and attribute_values(node).get("transB", 0)):
+        return WEIGHT_AXES[node.op_type]
+    return 0
 
 
 def find_unquantizable(
