@@ -51,13 +51,17 @@ def run(options: argparse.Namespace, model: str, precision: str) -> RunResult | 
 
 
 def timed_models(result: RunResult) -> Iterator[tuple[str, ModelResult | None]]:
-    """The best model of each target as it was timed beside the default session; None if that is the source there."""
+    """The best model of each target as it was timed beside the default session; None if it is what runs there now.
+
+    A target whose models break the limits, or that was not timed in time, is left out.
+    """
     assert result.choice is not None, "a run over several targets"
+    first, *_ = result.targets
+    if first.result.best is not None and first.result.best.is_source:
+        yield first.name, None
     for target in result.targets:
-        model = result.choice.models.get(target.name)
-        if model is None and target.result.best is None:
-            continue  # nothing on this target keeps the limits
-        yield target.name, model
+        if target.name in result.choice.models:
+            yield target.name, result.choice.models[target.name]
 
 
 def rows_of(name: str, precision: str, result: RunResult) -> Iterator[dict[str, object]]:
