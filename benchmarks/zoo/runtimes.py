@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*")
     parser.add_argument("--runtime", type=Path, required=True, metavar="PYTHON")
     parser.add_argument("--minutes", type=float, default=0.5)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     options.out.mkdir(parents=True, exist_ok=True)
     models = options.models or sorted(path.parent.name for path in options.folder.glob("*/model.onnx"))
     rows: list[dict[str, object]] = []

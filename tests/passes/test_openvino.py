@@ -42,14 +42,14 @@ def failures_of(info: PassInfo, preparations: Preparations, host: Host) -> list[
         _, made = applied(info, name, {}, preparations, preparations.folder / f"{info.name} {name}")
         if made["outcome"] == "ok" and error_of(source, source, host) is not None:
             path = str(next(Path(made["path"]).glob("model.*"))) if made["path"] else source["path"]
-            error = error_of({"path": path, "session_options": made["session_options"]}, source, host)
+            error = error_of({"path": path, "session_options": made["session_options"]}, {"path": path}, host)
             is_good = error is not None and (error <= ROUNDING or info.tolerance == "lossy")
             return [] if is_good else [f"{info.name} on {name}: {error}"]
     return []
 
 
 def error_of(candidate: dict[str, Any], source: dict[str, Any], host: Host) -> float | None:
-    """The largest difference to the source on the default provider; None if the candidate does not run."""
+    """The largest difference to a model on the default provider; None if the candidate does not run."""
     request = {"candidate": candidate, "source": source, "metrics": ["max_abs_error"]}
     target = {"execution_provider": OPENVINO}
     reply = host.pool.call(FIDELITY, {**request, "target": target}, 60).value

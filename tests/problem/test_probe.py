@@ -86,14 +86,14 @@ def test_a_script_tells_its_passes_and_metrics(simulation: Simulation, pool: Rea
 
 
 def test_the_cpus_provider_is_known_without_asking(simulation: Simulation, pool: ReadingPool) -> None:
-    assert Probe(simulation.resources).execution_providers(TargetSpec()) == ("CPUExecutionProvider",)
+    assert Probe(simulation.resources).execution_providers(TargetSpec()) == {"CPUExecutionProvider": ""}
     assert pool.functions == []
 
 
 def test_other_providers_are_asked_of_the_runtime(simulation: Simulation, pool: ReadingPool) -> None:
     target = TargetSpec(execution_provider="CUDAExecutionProvider")
-    pool.answers[RUNTIME] = {"providers": ["CPUExecutionProvider"]}
-    assert Probe(simulation.resources).execution_providers(target) == ("CPUExecutionProvider",)
+    pool.answers[RUNTIME] = {"providers": ["CPUExecutionProvider"], "unusable": {}}
+    assert Probe(simulation.resources).execution_providers(target) == {"CPUExecutionProvider": ""}
     assert pool.functions == [RUNTIME]
 
 

@@ -26,7 +26,8 @@ class MatMulNBitsToQdq(Pass):
 
     Levels, scales and zero points stay. Weights of 2 and 4 bits become uint4, those of 8 bits uint8. onnxruntime makes
     MatMulNBits of it again when it loads the model, and rounds activations to int8 then, whatever `accuracy_level` was
-    (session option `session.qdq_matmulnbits_accuracy_level`). Products with zero points in float, or with groups, stay.
+    (session option `session.qdq_matmulnbits_accuracy_level`). Products with zero points in float, or with groups, stay;
+    for OpenVINO, which does not take them, those with a last block that is not full, too.
     """
 
     takes = "outline"
@@ -41,7 +42,8 @@ class MatMulNBitsToQdq(Pass):
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        writer = _QdqWriter(model, signed=self.signed)
+        takes_parts = self.context.accelerator.execution_provider != "OpenVINOExecutionProvider"
+        writer = _QdqWriter(model, signed=self.signed, takes_parts=takes_parts)
         for graph in walk_graphs(model.graph):
             writer.rewrite(graph, self.nodes_to_exclude)
         if not writer.is_changed:
@@ -55,8 +57,9 @@ class MatMulNBitsToQdq(Pass):
 class _QdqWriter:
     """Writes DequantizeLinear and MatMul in place of MatMulNBits; products that share a weight share its new form."""
 
-    def __init__(self, model: ModelProto, *, signed: bool) -> None:
-        self._signed = signed
+    def __init__(self, model: ModelProto, *, signed: bool, takes_parts: bool) -> None:
+        """Prepare for a model. The target `takes_parts` of blocks."""
+        self._signed, self._takes_parts = signed, takes_parts
         self._names = value_names(model)
         self._weights: dict[str, TensorProto] = {}
         self.replaced: set[str] = set()
@@ -80,9 +83,12 @@ class _QdqWriter:
         replace_items(graph.node, nodes)
 
     def _is_readable(self, node: NodeProto) -> bool:
-        """Tell if all weights of a node are fixed, its zero points are levels, and it has no groups."""
+        """Tell if all weights of a node are fixed, its zero points are levels, its blocks fit, and it has no groups."""
         levels, scales, zeros, groups = [*node.input[1:], "", "", ""][:4]
         if groups or levels not in self._weights or scales not in self._weights:
+            return False
+        settings = attribute_values(node)
+        if not self._takes_parts and settings["K"] % settings["block_size"]:
             return False
         if not zeros:
             return True
