@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +65,18 @@ def test_only_installed_libraries_have_a_version() -> None:
 def test_the_environment_is_json() -> None:
     assert json.loads(json.dumps(environment())) == environment()
     assert set(environment()) == {"host", "cpu", "os", "python", "libraries"}
+
+
+def test_another_distribution_of_onnxruntime_counts_as_onnxruntime(tmp_path: Path) -> None:
+    package = tmp_path / "onnxruntime_openvino-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime-openvino\nVersion: 1.0\n")
+    code = "from autoopt.distributions import library_version; print(library_version('onnxruntime'))"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(  # -S: without the packages of this interpreter
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": f"{root}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "1.0\n", done.stderr

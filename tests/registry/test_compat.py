@@ -27,7 +27,6 @@ NINE = {
     "IncDynamicQuantization",
     "IncQuantization",
 }
-IPU = ["batchnorm_workaround", "overlap_io", "replace_softmax", "replace_where_with_wherev2"]
 
 
 LINES = [line for line in TABLE.read_text().splitlines() if "|" in line and not line.startswith("#")]
@@ -107,12 +106,6 @@ def test_no_two_passes_claim_a_name() -> None:
     names = registry().names()
     claims = Counter([*names, *PRESETS, *(alias for name in names for alias in registry().info(name).aliases)])
     assert [name for name, times in claims.items() if times > 1] == []
-
-
-@pytest.mark.parametrize("name", IPU)
-def test_what_is_bound_to_one_chip_says_why(name: str) -> None:
-    assert answer(name).passes == ()
-    assert answer(name).text.startswith("nothing portable: ")
 
 
 def test_case_does_not_matter_and_unknown_names_get_the_nearest() -> None:
