@@ -83,7 +83,7 @@ def _make_properties_reproducible() -> None:
     checks = hypothesis.HealthCheck
     unwanted = [checks.too_slow, checks.function_scoped_fixture]  # time; folders that all examples share
     hypothesis.settings.register_profile(
-        "reproducible", deadline=None, derandomize=True, suppress_health_check=unwanted
+        "reproducible", deadline=None, derandomize=True, max_examples=50, suppress_health_check=unwanted
     )
     hypothesis.settings.load_profile("reproducible")
 

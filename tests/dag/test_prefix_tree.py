@@ -16,7 +16,7 @@ from autoopt.spec import load_dag
 
 
 @given(worlds())
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_counts_equal_those_of_going_through_every_chain(world: World) -> None:
     slow = slowly(world)
     plan = compile_plan(load_dag(world.dag), world.info)

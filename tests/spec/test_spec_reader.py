@@ -113,7 +113,7 @@ def test_json_files_and_mappings_give_equal_values(value: dict[str, Any]) -> Non
 
 
 @given(st.text(st.sampled_from("ab:-?[]{},&*!|>'\"%@`#\n \t~<.01\\"), max_size=40))
-@settings(max_examples=400)
+@settings(max_examples=100)
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     for read in (read_yaml, read_json):
         error = refusal(read, text)
