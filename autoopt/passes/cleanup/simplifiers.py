@@ -69,6 +69,10 @@ def wrong_parts(pass_: Pass, parts: Sequence[str], only: Callable[[str], Pass]) 
     return wrong
 
 
+SIZES_AS_INPUT: Final = 11
+"""Opset from which Pad has its sizes as an input, where the rules read them."""
+
+
 class RewriteRules(Pass):
     """Applies sets of onnxscript's rewrite rules, after shape inference, which some of them depend on."""
 
@@ -87,6 +91,8 @@ class RewriteRules(Pass):
 
     def run(self, model: ir.Model) -> ir.Model | None:
         sets = rule_sets()
+        if model.opset_imports.get("", 0) < SIZES_AS_INPUT:
+            sets["pad"] = []
         return apply_rules(model, [rule for name in self.rules for rule in sets[name]])
 
     def after_rejection(self, problem: str) -> Retry | None:
