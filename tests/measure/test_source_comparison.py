@@ -92,8 +92,12 @@ def test_more_items_are_used_where_the_model_is_fast(payload: dict[str, object],
     assert worker.fidelity({**payload, "settings": {"samples": 50}})["details"]["items"] == 50
 
 
-def test_a_fast_model_runs_all_items_between_two_numbers(payload: dict[str, object], tmp_path: Path) -> None:
+def test_a_fast_model_runs_all_items_between_two_numbers(
+    payload: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 400 items all are compared: 256, the number below, would leave few to decide a limit."""
+    unlimited = [(count, float("inf")) for count, _ in source_comparison.MORE_ITEMS]
+    monkeypatch.setattr(source_comparison, "MORE_ITEMS", unlimited)
     x = np.random.default_rng(7).normal(size=(400, CLASSES, STEPS)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=x)
     assert worker.fidelity(payload)["details"]["items"] == 400
