@@ -107,7 +107,8 @@ def _show(applied: AppliedPass, files: list[Path]) -> None:
     if step.message:
         print(f"  {plain_reason(one_line(step.message))}")
     for attempt in step.attempts:
-        print(f"  tried {json.dumps(attempt.params)}: {plain_reason(one_line(attempt.reason))}")
+        changed = {name: value for name, value in attempt.params.items() if step.params.get(name) != value}
+        print(f"  tried {json.dumps(changed)}: {plain_reason(one_line(attempt.reason))}")
     print(f"  parameters {json.dumps(step.params)}")
     if step.equivalence and step.equivalence["status"] == "not run":
         print(f"  no check was possible: {plain_reason(one_line(str(step.equivalence.get('reason', ''))))}")
