@@ -117,7 +117,7 @@ def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links:
     if not points:
         return None
     bound = constraint_bound(result, metric)
-    shown = [point for point in points if point.kind not in (FEASIBLE_KIND, INFEASIBLE_KIND)]
+    shown = [point for point in points if point.kind not in (FEASIBLE_KIND, INFEASIBLE_KIND)] or points
     x = _axis(objective, [end for point in shown for end in (point.x.low, point.x.value, point.x.high)])
     y = _axis(metric, [*(point.y for point in shown), *([] if bound is None else [bound])])
     below = []

@@ -20,7 +20,7 @@ from autoopt.report.charts import (
 from autoopt.report.drawing import Spec
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
-from autoopt.results import RunResult, Trial
+from autoopt.results import Baseline, RunResult, Trial
 
 LATENCY = Objective("latency_p50", "minimize")
 
@@ -89,6 +89,12 @@ def test_a_metric_that_no_trial_has_is_not_drawn(result: RunResult, trials: list
     assert trade_off(result, trials, "peak_memory") is None
     assert trade_off(RunResult("r", ""), [], "size") is None
     assert best_so_far(trials[:1], LATENCY) is None
+
+
+def test_trials_are_drawn_without_a_source_or_a_best_model(result: RunResult, trials: list[Trial]) -> None:
+    alone = replace(result, baseline=Baseline(), best=None, front=())
+    kinds = {row["kind"] for row in rows_of(trade_off(alone, trials, "size"))}
+    assert kinds == {"breaks a constraint", "meets the constraints"}
 
 
 def test_quality_comes_before_the_size(result: RunResult, trials: list[Trial]) -> None:
