@@ -11,6 +11,7 @@ from typing import Final
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned, Plan
+from autoopt.errors import one_line
 from autoopt.json_codec import to_json
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
@@ -128,8 +129,9 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
         return plan
     try:
         return plan.with_learned(_point_of_same_graph(store, plan, case))
-    except Exception:  # whatever a run has stored
-        logger.warning("earlier runs are left out", exc_info=True)
+    except Exception as error:  # whatever a run has stored
+        logger.warning("earlier runs are left out: %s", one_line(f"{type(error).__name__}: {error}"))
+        logger.debug("the traceback", exc_info=True)
         return plan
 
 
