@@ -33,7 +33,6 @@ def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool 
     """
     # SQLAlchemy takes a tenth of a second to import, and most commands never open a store.
     from autoopt.store.sql.database import open_database
-    from autoopt.store.store import Store
 
     home = (home or settings().home).absolute()
     address = url or settings().db_url or home / DATABASE_FILE

@@ -99,15 +99,6 @@ def test_the_newest_runs_are_no_parts_of_others(store: Store) -> None:
     assert [run.id for run in store.runs.newest(1)] == [whole.id]
 
 
-def test_the_ids_of_finished_runs_come_newest_first(store: Store) -> None:
-    first, running, cancelled, last = (start_run(store) for _ in range(4))
-    for run in (last, first):
-        store.runs.finish(run.id)
-    store.runs.finish(cancelled.id, "cancelled")
-    assert store.runs.finished_ids() == (last.id, first.id)
-    assert store.runs.get(running.id).status == "running"
-
-
 def test_a_run_exists_by_the_beginning_of_its_id(store: Store) -> None:
     run = start_run(store, id="ab_c1")
     assert store.runs.exists(run.id)

@@ -123,11 +123,6 @@ class SqlRuns:
         query = select(tables.run).where(_T.parent.is_(None)).order_by(_T.number.desc())
         return self._read(query.limit(min(limit, LARGEST)))
 
-    def finished_ids(self) -> tuple[str, ...]:
-        """The ids of all finished runs, newest first, without reading their results."""
-        query = select(_T.id).where(_T.status == "finished").order_by(_T.number.desc())
-        return tuple(row["id"] for row in fetch_all(self._database, query))
-
     def exists(self, prefix: str) -> bool:
         """True if the id of any run begins with `prefix`."""
         query = select(_T.id).where(_T.id.startswith(prefix, autoescape=True)).limit(1)
