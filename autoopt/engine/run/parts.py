@@ -109,7 +109,7 @@ class RunOfParts(ABC, Generic[PartT]):
         return is_written
 
     def joined(self, results: Sequence[RunResult]) -> RunResult:
-        """The counts, the end and the goal of these searches together."""
+        """The counts and the end of these searches together."""
         trials: Counter[str] = Counter()
         pass_runs = evaluations = WorkCounts()
         for result in results:

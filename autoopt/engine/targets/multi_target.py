@@ -117,7 +117,7 @@ class Targets(RunOfParts[TargetPart]):
     """A prepared run over several targets."""
 
     left_out: list[str] = field(default_factory=list)
-    """A note for each target that no chain can run on."""
+    """A note for each target that is left out: no chain can run on it, or its search has failed."""
     pools: list[PoolPart] = field(default_factory=list)
     """The targets of other machines; they follow those of this one."""
 
