@@ -230,12 +230,13 @@ class Database:
                     raise
                 if not self._is_transient(error):
                     raise self._failure(error) from None
-                if Interrupt.received or time.monotonic() >= started + self.patience:
-                    remedy = f"tried for {self.patience:.0f} s; is it running?"
+                seconds = time.monotonic() - started
+                if Interrupt.received or seconds >= self.patience:
+                    remedy = f"tried for {seconds:.0f} s; is it running?"
                     if not self.sqlite:
                         remedy += " Or is the address in AUTOOPT_DB_URL wrong?"
                     raise SystemFailure(self._message(error), where=self.safe_url, remedy=remedy) from None
-                if not said and time.monotonic() >= started + _SILENCE:
+                if not said and seconds >= _SILENCE:
                     said = True
                     wait = f"waits for the database, up to {self.patience:.0f} s"
                     logger.warning("%s: %s: %s", self.safe_url, wait, self._message(error))
