@@ -47,8 +47,8 @@ def models_table(result: SweepResult) -> Table:
 
 
 def _answer(entry: SweepEntry) -> str:
-    """What the run of a model says of it; the reason without a result."""
-    if entry.result is None or (entry.best is None and entry.reason):
+    """What the run of a model says of it; the reason where that is not the end of it."""
+    if entry.result is None or (entry.status != OK and entry.reason):
         return f"{entry.status}: {one_line(entry.reason or '-')}"
     return verdict_lines(entry.result)[0]
 

@@ -8,6 +8,7 @@ from io import StringIO
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.report.words.verdict import verdict
 from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
+from autoopt.results.sweep import BROKEN
 from autoopt.zoo.sweep_page import sweep_html
 from autoopt.zoo.sweep_text import change_lines, message, models_table, summary, sweep_markdown, write_sweep
 
@@ -57,10 +58,12 @@ def test_a_row_says_what_the_run_says_of_its_best_model() -> None:
     assert models_table(replace(SWEEP, models=(fast,))).rows[0][2].startswith("1.5x higher throughput, ")
 
 
-def test_a_model_without_a_result_shows_the_reason() -> None:
+def test_a_model_that_is_not_good_shows_the_reason() -> None:
     refused = SweepEntry(name="bad", status="refused", reason="not an ONNX model")
     row = models_table(replace(SWEEP, models=(refused,))).rows[0]
     assert row == ("bad", "new", "refused: not an ONNX model", "", "")
+    broken = replace(ENTRY, status=BROKEN, reason="latency_p50 is 10 ms")
+    assert models_table(replace(SWEEP, models=(broken,))).rows[0][2] == f"{BROKEN}: latency_p50 is 10 ms"
 
 
 def test_changes_of_values_have_their_intervals() -> None:
