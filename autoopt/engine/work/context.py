@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from autoopt.dag import pass_infos
 from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.work.attempt import Attempt
 from autoopt.model.candidate import Candidate
@@ -35,9 +36,16 @@ class RunContext:
         return self.problem.plan.searched
 
     def is_lossy(self, trial: Trial) -> bool:
-        """True if a pass of the trial's chain changes results on purpose, or if the chain is not known here."""
+        """True if a pass of the trial's chain changes results on purpose."""
         chain = self.chains.get(trial.chain_id)
-        return chain is None or chain.lossy
+        if chain is not None:
+            return chain.lossy
+        # The trial is that of another run, whose plan had chains that this one lacks.
+        plan = self.problem.plan
+        own = {info.name: info for info in map(plan.pass_info, plan.spec.passes)}
+        infos = pass_infos(self.problem.accelerator, own)
+        runs = self.store.results.pass_runs(trial.pass_runs).values()
+        return any(infos(run.pass_name).tolerance == "lossy" for run in runs)
 
     @property
     def run(self) -> str:
