@@ -64,7 +64,7 @@ def move_invariants(loop: ir.Node) -> bool:
         if reads_body or is_returned or has_body or not is_fixed or loop.graph is None:
             continue
         body.remove(node)
-        for value in node.outputs:
+        for value in filter(lambda each: each.name, node.outputs):
             value.name = f"{loop.outputs[0].name}/{value.name}"  # bodies of two loops may use the same names
         loop.graph.insert_before(loop, node)
         is_changed |= bool(node.inputs)
@@ -79,7 +79,7 @@ def _without_carried_invariants(loop: ir.Node) -> ir.Node:
     for place, value in enumerate(body.inputs[BEFORE_CARRIED:]):
         if returned[1 + place] is value and returned.count(value) == 1:
             places.append(place)
-    if not places or loop.graph is None:
+    if len(places) in (0, len(loop.outputs)) or loop.graph is None:  # a Loop has an output
         return loop
     inputs, outputs, identities = list(loop.inputs), list(loop.outputs), []
     results: dict[ir.Value, ir.Value] = {}
@@ -114,6 +114,7 @@ def _move_products(loop: ir.Node) -> bool:
         assert loop.graph is not None
         loop.graph.insert_before(loop, products)
         rows.replace_input_with(0, products.outputs[0])
+        rows.outputs[0].type, rows.outputs[0].shape = node.outputs[0].type, node.outputs[0].shape
         node.outputs[0].replace_all_uses_with(rows.outputs[0], replace_graph_outputs=True)
         body.remove(node, safe=True)
         is_changed = True
