@@ -37,8 +37,10 @@ LINEAR: Final = frozenset(
     ("Add", "Concat", "Div", "Expand", "Gather", "Gemm", "Identity", "MatMul", "Mul", "Neg", "Reshape")
 ) | frozenset(("Shape", "Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze"))
 """Operators of a cell beside its activations: with them, it is an analytic function of its inputs."""
-LAYERS: Final = frozenset(("GRU", "LSTM", "RNN"))
-"""Operators that compute a cell for one item."""
+LAYERS: Final = {"GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"], "RNN": ["Tanh"]}
+"""Operators that compute a cell for one item, with the activations of the formula."""
+CHANGING: Final = frozenset(("activation_alpha", "activation_beta", "clip", "input_forget"))
+"""Attributes of them that change the formula."""
 OF_NUMBERS: Final = frozenset(("Add", "Cast", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub", "Unsqueeze"))
 """Operators that compute which item an iteration reads."""
 LAST: Final = -(2**63)
@@ -114,7 +116,7 @@ class _Function:
         for node in waiting:
             if node is None or node in needed or node.graph is not self.loop.body or node.outputs[0] in inputs:
                 continue
-            if node.op_type not in LINEAR | LAYERS | {"Sigmoid", "Tanh"} or node.domain not in DEFAULT_DOMAINS:
+            if node.op_type not in LINEAR | LAYERS.keys() | {"Sigmoid", "Tanh"} or node.domain not in DEFAULT_DOMAINS:
                 raise NotACellError(f"it has the operator {node.op_type}")
             needed.add(node)
             waiting += [each.producer() for each in node.inputs if each is not None and fixed_value(each) is None]
@@ -161,7 +163,16 @@ class _Function:
 
 
 def _layer(node: ir.Node, fixed: Mapping[str, ndarray]) -> Cell:
-    """The cell of a layer that the body has for one item."""
+    """The cell of a layer that the body has for one item.
+
+    Raises:
+        NotACellError: Its attributes change the formula. The evaluator does not know them.
+    """
+    activations = node.attributes.get_strings("activations", LAYERS[node.op_type])
+    if list(activations) != LAYERS[node.op_type] or not CHANGING.isdisjoint(node.attributes):
+        raise NotACellError(f"its {node.op_type} has other activations or limits")
+    if node.attributes.get_string("direction", "forward") != "forward":
+        raise NotACellError(f"its {node.op_type} has another direction")
     arrays = [fixed[str(value.name)] for value in node.inputs[1:4] if value is not None]
     return Cell.of(node.op_type, arrays, resets_after=bool(node.attributes.get_int("linear_before_reset", 0)))
 

@@ -113,7 +113,8 @@ def _stacks_of_list(state: State, insert: ir.Node) -> list[Stack]:
     readers = [use.node for use in state.final.uses()]
     start = state.initial.producer()
     appends_to_new = start is not None and start.op_type == "SequenceEmpty" and len(insert.inputs) == 2
-    if not appends_to_new or not all(reader.attributes.get_int("new_axis", 0) for reader in readers):
+    is_stacked = not state.final.is_graph_output() and all(each.attributes.get_int("new_axis", 0) for each in readers)
+    if not appends_to_new or not is_stacked:
         raise NotACellError("it returns a list that is not stacked after the loop")
     each = insert.inputs[1]
     return [Stack(each, reader.outputs[0], reader.attributes.get_int("axis")) for reader in readers]
@@ -122,12 +123,16 @@ def _stacks_of_list(state: State, insert: ir.Node) -> list[Stack]:
 def _read_number(loop: RecurrentLoop, state: State, add: ir.Node) -> None:
     """Record an integer to which each iteration adds a fixed number."""
     step = fixed_value(add.inputs[1])
-    if add.inputs[0] is not state.before or step is None or step.size != 1 or state.final.uses():
+    if add.inputs[0] is not state.before or step is None or step.size != 1 or _is_read(state.final):
         raise NotACellError("it counts in another way than by adding a fixed number")
     loop.numbers[state.before] = (state.initial, int(step.reshape(())))
     start = fixed_value(state.initial)
     if step == 1 and start is not None and not start.any():
         loop.counted.add(add.outputs[0])
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
 
 
 def fixed_value(value: ir.Value | None) -> ndarray | None:
