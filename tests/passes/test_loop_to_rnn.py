@@ -192,3 +192,11 @@ def test_other_cells_stay_and_say_why(cell: str, reason: str, tmp_path: Path) ->
     result = step(tmp_path, model, PASS)
     assert result["outcome"] == "refused"
     assert reason in result["message"]
+
+
+@pytest.mark.parametrize("attribute", ["clip = 0.5", 'activations = ["Sigmoid", "Relu", "Tanh"]'])
+def test_a_layer_with_other_activations_stays(attribute: str, tmp_path: Path) -> None:
+    cell = ONE_ITEM.replace("hidden_size = 4", f"hidden_size = 4, {attribute}")
+    result = step(tmp_path, loop(cell, "hs", *READERS["batch first"]), PASS)
+    assert result["outcome"] == "refused"
+    assert "its LSTM has other activations or limits" in result["message"]

@@ -261,6 +261,8 @@ def _constant_items(
     role: Role, dtype: np.dtype[np.generic] | None, shape: tuple[int, ...], count: int
 ) -> list[Array] | None:
     """The items of an input that are the same by its meaning; None for any other input."""
+    if dtype is None or dtype.kind not in "iubf":
+        return None
     match role.kind:
         case "mask" | "token mask":
             return [np.ones(shape, dtype)] * count

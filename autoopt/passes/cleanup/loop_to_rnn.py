@@ -238,7 +238,7 @@ class _Nodes:
             return counted if initial is None else self.op("Add", [counted, self.number(initial)])
         if not self.loop.is_inside(index) or node is None or node.op_type == "Constant":
             return self.number(index)
-        if node.op_type not in OF_NUMBERS:
+        if node.op_type not in OF_NUMBERS or index.dtype not in (None, ir.DataType.INT32, ir.DataType.INT64):
             raise NotACellError(f"it reads the item that {node.op_type} gives")
         if node.op_type not in ("Add", "Sub", "Mul", "Neg"):
             return self.places(node.inputs[0], iterations)
@@ -249,8 +249,9 @@ class _Nodes:
         value = state.initial
         if is_zero(value):
             return None
-        if value.shape is not None and len(value.shape) == 3 and value.shape[0] != 1:
-            raise NotACellError("its states have another size than 1 in front of the batch")
+        shape = value.shape
+        if shape is not None and (len(shape) not in (2, 3) or (len(shape) == 3 and shape[0] != 1)):
+            raise NotACellError("its states have other axes than batch and values")
         if _rank(value, state.before) == 2:
             value = self.op("Unsqueeze", [value, self.ints(0)])
         batch = None if state.initial.shape is None else state.initial.shape[-2]

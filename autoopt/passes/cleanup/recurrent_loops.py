@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import convenience, ir
 from autoopt.passes.cleanup.loop_invariants import source_of
+from autoopt.passes.cleanup.recurrent import is_zero
 from autoopt.passes.cleanup.rnn_cells import NotACellError
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def iteration_counts(loop: RecurrentLoop) -> list[ir.Value]:
     limits = _limits(loop)
     if begins is not None and not _is_always_true(begins):
         test = begins.producer()
-        if test is None or test.op_type != "Less" or test.inputs[1] not in limits:
+        if test is None or test.op_type != "Less" or test.inputs[1] not in limits or not is_zero(test.inputs[0]):
             raise NotACellError("it may have no iteration")
     counts = limits if trips is None else [trips, *limits]
     if not counts:
