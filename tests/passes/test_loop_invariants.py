@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import ops, saved, step
-from micro_models import loop_with_carried_weights, made
-from onnx import ModelProto
+from micro_models import loop_with_carried_weights, made, normal
+from onnx import ModelProto, checker
 
 from autoopt.model.tensors import bodies
 
@@ -89,3 +89,18 @@ def test_a_carried_result_of_the_model_keeps_its_name(tmp_path: Path) -> None:
     assert result["equivalence"]["status"] == "same"
     assert [value.name for value in saved(result).graph.output] == ["y", "z"]
     assert loop_of(saved(result))[1] == 3
+
+
+def test_rows_of_products_have_the_width_of_the_products(tmp_path: Path) -> None:
+    text = """g (float[5, 2, 3] x) => (float[5, 2, 4] y) {
+        y = Loop (count, yes) <body =
+            body (int64 i, bool c) => (bool c_out, float[2, 4] each) <float[2, 3] row> {
+                c_out = Identity (c)
+                row = Gather (x, i)
+                each = MatMul (row, w)
+            }>
+    }"""
+    model = made(text, count=np.int64(5), yes=np.True_, w=normal(3, 4))
+    result = step(tmp_path, model, PASS)
+    assert result["outcome"] == "ok", result["message"]
+    checker.check_model(saved(result), full_check=True)
