@@ -124,7 +124,7 @@ def with_openvino_property(options: Mapping[str, str], name: str, value: str) ->
 
 def _check_value(noun: str, name: str, value: str, allowed: Values) -> None:
     problem = ""
-    if allowed == "json" and not value.startswith("{"):
+    if allowed == "json" and not _has_properties(value):
         problem = "JSON"
     elif allowed == "number" and not value.isdecimal():
         problem = "a whole number as text"
@@ -132,6 +132,15 @@ def _check_value(noun: str, name: str, value: str, allowed: Values) -> None:
         problem = f"one of {', '.join(map(repr, allowed))}"
     if problem:
         raise InputError(f"{noun} {name!r} must be {problem}, not {value!r}")
+
+
+def _has_properties(text: str) -> bool:
+    """Tell if a text is JSON, and not the path of a file, with an object for the CPU if it has any."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return text.startswith("{") and isinstance(document.get("CPU", {}), dict)
 
 
 def _check_name(noun: str, name: str, names: Collection[str]) -> None:

@@ -64,8 +64,9 @@ def move_invariants(loop: ir.Node) -> bool:
         if reads_body or is_returned or has_body or not is_fixed or loop.graph is None:
             continue
         body.remove(node)
-        for value in filter(lambda each: each.name, node.outputs):
-            value.name = f"{loop.outputs[0].name}/{value.name}"  # bodies of two loops may use the same names
+        for value in node.outputs:
+            if value.name:  # those that are left out have none
+                value.name = f"{loop.outputs[0].name}/{value.name}"  # bodies of two loops may use the same names
         loop.graph.insert_before(loop, node)
         is_changed |= bool(node.inputs)
     return is_changed
