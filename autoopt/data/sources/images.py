@@ -122,7 +122,8 @@ def _as_stated(file: str, options: ImageOptions) -> ImageOptions:
         InputError: The file is not readable as such.
     """
     stated = read_object(Path(file))
-    size = options.size or next(filter(None, map(_sides, (stated.get("crop_size"), stated.get("size")))), None)
+    crop = stated.get("crop_size") if stated.get("do_center_crop", True) else None
+    size = options.size or _sides(crop) or _sides(stated.get("size"))
     mean, std = stated.get("image_mean", 0.0), stated.get("image_std", 1.0)
     if not stated.get("do_normalize", True):
         mean, std = 0.0, 1.0
@@ -138,7 +139,8 @@ def _sides(size: object) -> list[int] | None:
     """Height and width of a size in such a file; None if only one side of it is fixed."""
     if isinstance(size, int):
         return [size, size]
-    return [size["height"], size["width"]] if isinstance(size, dict) and {"height", "width"} <= size.keys() else None
+    sides = [size.get("height"), size.get("width")] if isinstance(size, dict) else []
+    return sides if sides and all(isinstance(side, int) for side in sides) else None
 
 
 def _read(file: Path, options: ImageOptions, where: str) -> Array:
