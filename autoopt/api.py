@@ -28,7 +28,7 @@ from autoopt.report.progress.progress import Progress, in_notebook
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec import DagSpec
-from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.leases import end_run
 from autoopt.workers.gate import notices_to
@@ -132,6 +132,9 @@ def run(
     graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
     given: dict[str, Any] = {name: value for name, value in options.items() if name in READING_OPTIONS}
     reading = Reading(**given)
+    if data is None and reading.image_size is not None and names_model(graph):
+        fields["measurement"] = {**options.get("measurement", {}), "image_size": list(reading.image_size)}
+        reading = replace(reading, image_size=None)  # the size of generated images
     evaluation = reading.config(None if data is None else data_file(data, folder), source or graph)
     if "calibration" in options:
         calibration = data_file(options["calibration"], folder)

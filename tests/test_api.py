@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import mlp, write
+from builders import mlp, tensor, write
+from builders import model as make_model
+from onnx import helper
 
 import autoopt
 from autoopt import api
@@ -203,3 +205,14 @@ def test_in_a_notebook_progress_is_shown(
     monkeypatch.setitem(sys.modules, "IPython", kernel)
     autoopt.run(DAG, model=model, out=None)
     assert "source model: size" in capsys.readouterr().out
+
+
+def test_the_size_of_generated_images_is_an_option(model: Path, tmp_path: Path) -> None:
+    image = tensor("image", ["n", 3, "height", "width"])
+    pooled = make_model(
+        [helper.make_node("GlobalAveragePool", ["image"], ["y"])], [image], [tensor("y", ["n", 3, 1, 1])], {}
+    )
+    path = write(pooled, tmp_path / "pool")
+    result = autoopt.run(str(path), image_size=(24, 40), out=None, search={"trials": 1})
+    with open_store() as store:
+        assert store.runs.get(result.result.run).settings["request"]["measurement"]["image_size"] == [24, 40]

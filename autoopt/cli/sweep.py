@@ -169,6 +169,8 @@ def _checked(zoo: Path, baseline: str | None, request: SweepRequest, *, quiet: b
     from autoopt.zoo.sweep import run_sweep
     from autoopt.zoo.zoo_models import check_zoo
 
+    if baseline is not None and request.only is not None:
+        raise InputError("chooses models of a zoo, and --baseline has none", where="--only")
     if baseline is not None:
         require_store()
     elif names_model(zoo):
