@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from builders import mlp, tensor, write
 from builders import model as make_model
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import autoopt
 from autoopt import api
 from autoopt.errors import InputError
 from autoopt.observer import Observer
+from autoopt.problem.goal import GoalOptions
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.settings import settings
@@ -216,3 +217,16 @@ def test_the_size_of_generated_images_is_an_option(model: Path, tmp_path: Path) 
     result = autoopt.run(str(path), image_size=(24, 40), out=None, search={"trials": 1})
     with open_store() as store:
         assert store.runs.get(result.result.run).settings["request"]["measurement"]["image_size"] == [24, 40]
+
+
+def test_a_lossless_model_of_another_run_is_chosen_although_no_chain_here_made_it(model: Path, tmp_path: Path) -> None:
+    """Without data, lossy models are only shown; whether one is lossy, its own passes say."""
+    wasteful = mlp(width=64)
+    wasteful.graph.initializer.append(numpy_helper.from_array(np.ones(4096, np.float32), "unread"))
+    path = write(wasteful, tmp_path / "wasteful")
+    dag = {**DAG, "passes": {"smaller": {"pass": "remove_unused"}}, "chains": [["smaller"]]}
+    made = autoopt.run(dag, model=path, out=None)
+    request = RunRequest(
+        str(path), goal=GoalOptions(minimize="size"), candidates=(f"{made.result.run}:{made.result.best.trial}",)
+    )
+    assert api.execute(request).best.chain == "smaller"

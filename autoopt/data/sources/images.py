@@ -139,8 +139,12 @@ def _sides(size: object) -> list[int] | None:
     """Height and width of a size in such a file; None if only one side of it is fixed."""
     if isinstance(size, int):
         return [size, size]
-    sides = [size.get("height"), size.get("width")] if isinstance(size, dict) else []
-    return sides if sides and all(isinstance(side, int) for side in sides) else None
+    if not isinstance(size, dict):
+        return None
+    height, width = size.get("height"), size.get("width")
+    if not isinstance(height, int) or not isinstance(width, int):
+        return None
+    return [height, width]
 
 
 def _read(file: Path, options: ImageOptions, where: str) -> Array:
