@@ -21,7 +21,9 @@ BEST = ModelResult(
     metrics={"latency_p50": 0.5},
     ratios={"latency_p50": Estimate(0.5, 0.4, 0.6)},
 )
-RUN = Run.of(RunResult("0123456789ab", "finished", Baseline(metrics={"latency_p50": 1.0}), best=BEST, front=(BEST,)))
+RUN = Run.of(
+    RunResult("0123456789ab", "finished", baseline=Baseline(metrics={"latency_p50": 1.0}), best=BEST, front=(BEST,))
+)
 
 
 def test_the_front_is_a_table_with_ratios_and_parameters() -> None:
@@ -35,7 +37,9 @@ def test_the_front_is_a_table_with_ratios_and_parameters() -> None:
 def test_a_run_without_trials_has_the_columns_of_others(tmp_path: Path) -> None:
     source = Baseline(metrics={"latency_p50": 1.0, "size": 9.0})
     with open_store(home=tmp_path):
-        result = RunResult("0123456789ab", "finished", source, objectives=(Objective("latency_p50", "minimize"),))
+        result = RunResult(
+            "0123456789ab", "finished", baseline=source, objectives=(Objective("latency_p50", "minimize"),)
+        )
         trials = Run.of(result, tmp_path).trials
     feasible = trials[trials.feasible]
     assert feasible.sort_values("latency_p50_ratio")[["trial", "chain", "latency_p50_ratio", "size"]].empty

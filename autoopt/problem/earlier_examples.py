@@ -11,7 +11,7 @@ from typing import Final
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned, Plan
-from autoopt.errors import one_line
+from autoopt.errors import SystemFailure, one_line
 from autoopt.json_codec import to_json
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
@@ -124,11 +124,16 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
     """The plan with the best point of an earlier run on the same graph as the one to try first.
 
     Earlier runs are an aid: if one cannot be read, the log says why and the plan does without.
+
+    Raises:
+        SystemFailure: The database is damaged or gone.
     """
     if store is None:
         return plan
     try:
         return plan.with_learned(_point_of_same_graph(store, plan, case))
+    except SystemFailure:  # nothing else could be read either
+        raise
     except Exception as error:  # whatever a run has stored
         logger.warning("earlier runs are left out: %s", one_line(f"{type(error).__name__}: {error}"))
         logger.debug("the traceback", exc_info=True)

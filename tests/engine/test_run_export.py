@@ -95,7 +95,9 @@ def package(store: Store, source: Path, tmp_path: Path) -> Package:
         "latency_data": {"path": str(data)},
     }
     run = store.runs.create(RunRecord(id="", name="net", identity="i", model=digest, settings=settings))
-    result = RunResult(run.id, "finished", Baseline(digest, metrics={"latency_p50": 1.0, "size": 10.0}), best=model)
+    result = RunResult(
+        run.id, "finished", baseline=Baseline(digest, metrics={"latency_p50": 1.0, "size": 10.0}), best=model
+    )
     return Package(run, result, model)
 
 

@@ -85,6 +85,7 @@ def test_only_large_operators_wake_helper_threads(tmp_path: Path, width: int, *,
 def test_models_that_wake_no_helpers_are_measured_with_their_own_options(
     request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(one_thread, "wakes_helpers", lambda *_: False)
     (measured,) = ratios_of(request_on_two_threads, monkeypatch, wide=0.0)
     assert measured.is_serial
 

@@ -10,6 +10,7 @@ from interpreters import bare_interpreter
 from micro_models import MODELS
 from sweep import Preparations, applied, prepare
 
+from autoopt.model.files import model_in
 from autoopt.registry import PassInfo, registry
 from autoopt.workers.hosts import Host, open_host
 
@@ -41,7 +42,7 @@ def failures_of(info: PassInfo, preparations: Preparations, host: Host) -> list[
         source = {"path": str(preparations.folder / name / "model.onnx")}
         _, made = applied(info, name, {}, preparations, preparations.folder / f"{info.name} {name}")
         if made["outcome"] == "ok" and error_of(source, source, host) is not None:
-            path = str(next(Path(made["path"]).glob("model.*"))) if made["path"] else source["path"]
+            path = str(model_in(Path(made["path"]))) if made["path"] else source["path"]
             error = error_of({"path": path, "session_options": made["session_options"]}, {"path": path}, host)
             is_good = error is not None and (error <= ROUNDING or info.tolerance == "lossy")
             return [] if is_good else [f"{info.name} on {name}: {error}"]

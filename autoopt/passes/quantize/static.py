@@ -13,7 +13,7 @@ from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import fold_gemm_factors
-from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, op_counts, sort_nodes, walk_nodes
+from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, name_nodes, op_counts, sort_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
@@ -193,6 +193,7 @@ class StaticQuantization(Pass):
         if not any(node.op_type in op_types for node in walk_nodes(model.graph)):
             return None
         self._check_settings()
+        name_nodes(model)  # those that must stay in float are excluded by name
         with quiet():
             quantized = self._quantized(model)
             if isinstance(quantized, Retry):
