@@ -202,3 +202,15 @@ def test_outputs_that_the_runtime_s_graph_optimization_changes_are_told(tmp_path
     settings = {"ranges": {"x": [-1, -0.5]}}
     found = worker.check_source({"candidate": {"path": str(tmp_path / "pads/model.onnx")}, "settings": settings})
     assert said.partition(" by ")[0] in found["warnings"][0]
+
+
+@pytest.mark.parametrize(("seeds", "warned"), [((None, None), True), ((1.0, 2.0), False)])
+def test_random_operators_that_the_runtime_joins_are_told(
+    seeds: tuple[float | None, float | None], warned: bool, tmp_path: Path
+) -> None:
+    """onnxruntime writes Bernoulli in other operators, and then takes equal ones for one."""
+    draws = [helper.make_node("Bernoulli", ["x"], [name], seed=seed) for name, seed in zip("ab", seeds, strict=True)]
+    x, y = builders.tensor("x", ["n", 8]), builders.tensor("y", ["n", 8])
+    model = builders.model([*draws, helper.make_node("Sub", ["a", "b"], ["y"])], [x], [y], {})
+    told = warnings(tmp_path, str(io.save(model, tmp_path / "draws")), (), x=np.full((20, 8), 0.5, np.float32))
+    assert any("joins 2 random operators into 1" in warning for warning in told) == warned

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,7 +22,11 @@ from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import predictions_of, subset
 from autoopt.measure.quality.regression import r2
 from autoopt.measure.request import MeasureRequest
+from autoopt.model import io
 from autoopt.model.model_file import ModelFile
+from autoopt.model.random_nodes import random_nodes
+from autoopt.model.session import write_optimized
+from autoopt.model.session_options import plain_options
 from autoopt.model.storage import size_of
 
 ITEMS: Final = 128
@@ -91,7 +97,7 @@ def signs(request: MeasureRequest) -> list[Sign]:
     names = class_names(data)
     data = subset(request, data, min(ITEMS if request.data is not None else COMPARED, len(data)))
     items = _run(request, data)
-    found = list(_changed_by_runtime(request, data, items))
+    found = [*_changed_by_runtime(request, data, items), *_joined_draws(request.candidate)]
     if request.data is not None:
         found = [*_signs(request, data.take(np.arange(len(items))), items, names), *found]
     return [sign if isinstance(sign, Sign) else Sign(sign) for sign in found]
@@ -122,6 +128,27 @@ def _changed_by_runtime(request: MeasureRequest, data: DataSet, items: Sequence[
                 "graph_optimization_level: disable gives what the model says"
             )
             return
+
+
+def _joined_draws(model: ModelFile) -> Iterator[str]:
+    """Tell if the runtime's graph optimization takes equal random operators for one."""
+    if Path(model.path).suffix != ".onnx" or sum(size_of(model.path).values()) > LARGE:
+        return
+    count = random_nodes(io.parse(Path(model.path)))
+    if count < 2:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        optimized = Path(folder, "model.onnx")
+        try:
+            write_optimized(model.path, optimized, plain_options(model.session_options))
+        except Exception:  # any exception type of the runtime: running the model says more
+            return
+        left = random_nodes(io.parse(optimized))
+    if left < count:
+        yield (
+            f"onnxruntime's graph optimization joins {count} random operators into {left}, which draw equal numbers "
+            "then; the session option graph_optimization_level: disable keeps them apart"
+        )
 
 
 def _run(request: MeasureRequest, data: DataSet) -> list[Item]:
