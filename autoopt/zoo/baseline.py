@@ -42,7 +42,9 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest) -> SweepRe
     if last.targets or last.parts:
         raise InputError(f"run {record.id} has several targets or models", where=baseline, remedy="check them in a zoo")
     asked = RunRequest.from_json(record.settings["request"])
-    changes: dict[str, Any] = {"dag" if names_model(asked.dag) else "model": str(model)}
+    changes: dict[str, Any] = {"model": str(model)}
+    if names_model(asked.dag):
+        changes["dag"] = str(model)
     if request.data_root is not None:
         changes["data_root"] = request.data_root
     asked = replace(

@@ -54,3 +54,14 @@ def test_a_zoo_is_checked_with_junit_and_a_summary(
     assert call("check", "mlp/model.onnx").err.startswith("mlp/model.onnx: is a model; name what was good: --baseline")
     code, out, err = call("check", "zoo.yaml", "--only", "gpu")
     assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_check_with_a_run_of_a_bare_model_measures_the_model_that_is_named(
+    call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(mlp(), tmp_path / "mlp")
+    assert call("run", "mlp/model.onnx", "--trials", "1", "--quiet").code == 0
+    (tmp_path / "cut.onnx").write_bytes((tmp_path / "mlp/model.onnx").read_bytes()[:100])
+    said = call("check", "cut.onnx", "--baseline", "latest", "--quiet")
+    assert (said.code, "cut.onnx: not an ONNX model, or cut off" in said.out) == (1, True), said
