@@ -150,7 +150,7 @@ INTERNAL_ERROR: Final = "internal error"
 
 
 def bug_text(error: Exception) -> str:
-    """What is said of an error that nobody expects."""
+    """The message for an error that nobody expects."""
     return f"{INTERNAL_ERROR}: {type(error).__name__}: {error}"
 
 

@@ -73,7 +73,7 @@ class Inspection:
     table_lengths: Mapping[str, int] = field(default_factory=dict)
     """Length of the table that an input indexes, as token ids do; the shortest one if there are several."""
     input_roles: Mapping[str, Role] = field(default_factory=dict)
-    """What each input holds; inferred if not given."""
+    """Roles of the inputs; inferred if not given."""
     output_roles: Mapping[str, Role] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a model's inputs and outputs hold, inferred from names, types, shapes and the tables that inputs index."""
+"""Roles of a model's inputs and outputs, inferred from names, types, shapes and the tables that inputs index."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Value(Protocol):
 
 @dataclass(frozen=True)
 class Role:
-    """What an input or output holds, and what tells it."""
+    """The role of an input or output, and its evidence."""
 
     kind: Kind
     evidence: str = ""

@@ -47,7 +47,7 @@ def models_table(result: SweepResult) -> Table:
 
 
 def _answer(entry: SweepEntry) -> str:
-    """What the run of a model says of it; the reason where that is not the end of it."""
+    """The result of a model's run; the reason where the sweep decided otherwise."""
     if entry.result is None or (entry.status != OK and entry.reason):
         return f"{entry.status}: {one_line(entry.reason or '-')}"
     return verdict_lines(entry.result)[0]

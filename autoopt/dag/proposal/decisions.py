@@ -66,7 +66,7 @@ def decisions(
 
 
 def _roles(what: str, roles: Mapping[str, Role]) -> Iterator[Decision]:
-    """What the inputs or the outputs are taken for, and the evidence: those of a kind together."""
+    """The roles of the inputs or outputs with their evidence: those of a kind together."""
     names_by_text: dict[str, list[str]] = {}
     for name, role in roles.items():
         if role.kind != "other":

@@ -418,7 +418,7 @@ def search_inline(session: Session) -> RunResult:
 
 
 def best_candidates(result: RunResult) -> tuple[str, ...]:
-    """What to measure in place of a search to see again what a run found; empty for several targets or models."""
+    """The candidates that a check measures in place of a search; empty for several targets or models."""
     if result.targets or result.parts:
         return ()
     if result.best is None or result.best.trial is None:

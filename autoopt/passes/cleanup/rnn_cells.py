@@ -28,7 +28,7 @@ class NotACellError(Exception):
 
 @dataclass(frozen=True)
 class Values:
-    """What the function gives for some rows of inputs: all of shape (rows, columns)."""
+    """Results of the function for some rows of inputs: all of shape (rows, columns)."""
 
     sigmoids: ndarray
     """Arguments of all sigmoids, side by side."""
@@ -36,7 +36,7 @@ class Values:
     """Arguments of each tanh."""
     states: list[ndarray]
     stacked: list[ndarray]
-    """What each iteration returns beside its states."""
+    """Values that each iteration returns beside its states."""
 
 
 Function: TypeAlias = "Callable[[ndarray, list[ndarray]], Values]"
@@ -67,7 +67,7 @@ class Cell:
     operator: str
     gates: tuple[Gate, ...]
     hidden: int = 0
-    """Which of the states is the hidden one; the other is the cell of an LSTM."""
+    """Index of the hidden state; the other one is the cell of an LSTM."""
     resets_after: bool = False
     """The reset of a GRU comes after the product: the attribute `linear_before_reset`."""
 
