@@ -171,6 +171,9 @@ def test_sizes_may_differ_where_rounding_changes_them() -> None:
         found = compare_outputs([boxes], [fewer], "equal", lambda runs, spreads=spreads: spreads)
         assert found.status == status
         assert compare_outputs([boxes], [fewer], "lossless", lambda runs, s=spreads: s).status == "different"
+        for others in (2 * boxes, (2 * boxes).astype(np.int64)):  # as many, but in another order
+            found = compare_outputs([boxes.astype(others.dtype)], [others], "equal", lambda runs, s=spreads: s)
+            assert found.status == status
 
 
 @pytest.mark.parametrize(("unstable", "status"), [(2, "same"), (1, "different")])
