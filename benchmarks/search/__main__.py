@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarks.search.report import Figures
-    from benchmarks.search.table import Table
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -56,21 +53,6 @@ def main() -> None:
     leaving_out.add_argument("--no-random", dest="random", action="store_false", help="without random points")
     leaving_out.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
-    beginning = commands.add_parser("first", help="replay searches with other first points")
-    beginning.add_argument("--seeds", type=int, default=50)
-    beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
-    beginning.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
-    beginning.add_argument("--out", type=Path, default=HERE / "results")
-    fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
-    fronts.add_argument("--seeds", type=int, default=20)
-    fronts.add_argument("--first", type=int, default=1000, help="first seed of the synthetic tables")
-    fronts.add_argument("--only", nargs="*", default=(), help="samplers, by name")
-    fronts.add_argument("--objectives", type=int, nargs="*", choices=(2, 3), default=(2, 3))
-    fronts.add_argument("--tables", nargs="*", default=(), help="tables, by name")
-    fronts.add_argument("--trials", type=int, default=100)
-    fronts.add_argument("--stop", action="store_true", help="searches that end by themselves")
-    fronts.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
-    fronts.add_argument("--out", type=Path, default=HERE / "results")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
     functions = {
@@ -78,8 +60,6 @@ def main() -> None:
         "report": report,
         "stop": stop,
         "left-out": left_out,
-        "first": first,
-        "front": front,
         "cost": cost,
     }
     functions[options.command](options)
@@ -123,7 +103,6 @@ def report(options: argparse.Namespace) -> None:
 
 def write(out: Path, figures: list[Figures]) -> None:
     """Everything that is made of the figures."""
-    from benchmarks.search.plot import Panel, draw
     from benchmarks.search.report import as_json
     from benchmarks.search.simulate import STRATEGIES
     from benchmarks.search.summary import markdown
@@ -132,28 +111,6 @@ def write(out: Path, figures: list[Figures]) -> None:
     figures.sort(key=lambda f: (f.shuffled, f.table.startswith("synthetic"), f.points, f.table, order[f.strategy]))
     (out / "figures.json").write_text(json.dumps(as_json(figures), indent=None, separators=(",", ":")) + "\n")
     (out / "figures.md").write_text(markdown(figures))
-    found: list[Panel] = []
-    shares: list[Panel] = []
-    for kind, synthetic in (("recorded tables", False), ("synthetic families", True)):
-        mine = [f for f in figures if not f.shuffled and f.table.startswith("synthetic") is synthetic]
-        lines = {s: [f for f in mine if f.strategy == s] for s in STRATEGIES}
-        title = f"{len({f.table for f in mine})} {kind}"
-        if mine:
-            found.append(Panel(title, {s: _mean_curve([f.curve for f in fs]) for s, fs in lines.items() if fs}))
-            volumes = {s: [f.volume for f in fs if f.volume] for s, fs in lines.items()}
-            shares.append(Panel(title, {s: _mean(vs) for s, vs in volumes.items() if vs}, top=1.0, bottom=0.0))
-    label = "latency / best possible (geometric mean)"
-    (out / "curves.svg").write_text(draw("Best so far against evaluations", label, found))
-    (out / "hypervolume.svg").write_text(draw("Two objectives: latency and size", "share of the hypervolume", shares))
-
-
-def _mean_curve(curves: list[tuple[float, ...]]) -> list[float]:
-    """Geometric mean over tables, per trial; what has found nothing yet counts as 10 times the best."""
-    return [math.exp(statistics.fmean(math.log(min(v, 10.0)) for v in values)) for values in zip(*curves, strict=True)]
-
-
-def _mean(curves: list[tuple[float, ...]]) -> list[float]:
-    return [statistics.fmean(values) for values in zip(*curves, strict=True)]
 
 
 def stop(options: argparse.Namespace) -> None:
@@ -197,76 +154,11 @@ def left_out(options: argparse.Namespace) -> None:
         for seed in range(begin, begin + options.seeds):
             table = replays.KINDS[name](seed)
             found.append(replays.unified(table, seed))
-            if options.random and name != replays.LARGE:  # random points find nothing in the large space
+            if options.random:
                 by_chance.append(replays.random(table, seed))
         lines[name,] = replays.line(name, found, by_chance)
         print(lines[name,], flush=True)
         kept.write_text(replays.markdown(lines.values()))
-
-
-def first(options: argparse.Namespace) -> None:
-    from benchmarks.search import first_points as replays
-    from benchmarks.search.table import load
-
-    tables = map(load, sorted(options.tables.glob("*.json.gz")))
-    gaining = [table for table in tables if table.best < replays.GAIN and table.noise < replays.NOISY]
-    options.out.mkdir(exist_ok=True)
-    lines: list[str] = []
-    totals: dict[replays.Beginning, tuple[list[replays.Outcome], list[replays.Outcome]]] = {}
-    for table in gaining:
-        for beginning in options.only or replays.BEGINNINGS:
-            start = replays.beginning_with(table, beginning)
-            outcomes = [replays.replay(start, seed) for seed in range(options.seeds)]
-            control = [replays.replay(start.shuffled(seed), seed) for seed in range(options.seeds)]
-            lines.append(replays.line(table.name, beginning, outcomes, control))
-            print(lines[-1], flush=True)
-            total = totals.setdefault(beginning, ([], []))
-            total[0].extend(outcomes)
-            total[1].extend(control)
-    lines += [replays.line("all", beginning, *total) for beginning, total in totals.items()]
-    (options.out / "first_points.md").write_text(replays.markdown(lines))
-
-
-def front(options: argparse.Namespace) -> None:
-    from benchmarks.search import front_figures
-    from benchmarks.search.front import SAMPLERS, THREE, TWO, tables, volumes
-
-    options.out.mkdir(exist_ok=True)
-    results = options.out / "front.json"
-    known = front_figures.read(results)
-    sets = tables(options.first, options.seeds)
-    if options.stop:
-        front_stop({name: sets[name] for name in options.tables or sets}, options)
-        return
-    for objectives in (each for each in (TWO, THREE) if len(each) in options.objectives):
-        for name in options.tables or sets:
-            for sampler in options.only or SAMPLERS:
-                if options.add and (name, sampler, len(objectives)) in known:
-                    continue
-                replays = [
-                    volumes(sets[name][seed % len(sets[name])], sampler, seed, objectives, options.trials)
-                    for seed in range(options.seeds)
-                ]
-                made = front_figures.figures(name, sampler, len(objectives), replays)
-                print(front_figures.line(made), flush=True)
-                known = front_figures.read(results) | {made.key: made}
-                front_figures.write(results, list(known.values()))
-
-
-def front_stop(sets: dict[str, list[Table]], options: argparse.Namespace) -> None:
-    from benchmarks.search.front import THREE, TWO, ended
-    from benchmarks.search.stopping import line, read, write
-
-    kept = options.out / "front_stopping.json"
-    results = read(kept) if options.add else {}
-    for objectives in (each for each in (TWO, THREE) if len(each) in options.objectives):
-        for name, tables in sets.items():
-            title = f"{name}, {len(objectives)} objectives"
-            if title in results:
-                continue
-            results[title] = [ended(tables[seed % len(tables)], seed, objectives) for seed in range(options.seeds)]
-            print(line(title, results[title]), flush=True)
-            write(kept, results)
 
 
 def cost(options: argparse.Namespace) -> None:

@@ -1,40 +1,20 @@
-"""First points of a search: drawn, or those of a proposed graph, which an expert would begin with."""
+"""Recorded tables with the first points of a proposed graph, which an expert would begin with."""
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from random import Random
-from typing import Final, Literal, TypeAlias, get_args
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
 from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.first_points import LEFT_OUT, LITTLE
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
-from autoopt.search import ChainSpace, SearchConfig, create_study
+from autoopt.search import ChainSpace
 from autoopt.space import Point
-from benchmarks.search.report import percentile
-from benchmarks.search.simulate import SHIPPED
-from benchmarks.search.table import OBJECTIVE, Table
+from benchmarks.search.table import Table
 
-Beginning: TypeAlias = Literal["drawn", "expert"]
-BEGINNINGS: Final[tuple[Beginning, ...]] = get_args(Beginning)
-SHOWN: Final = (3, 6)
-"""Trials after which the regret is taken."""
-WORST: Final = 2.0
-"""Largest regret that counts, also before anything feasible."""
-GAIN: Final = 0.95
-"""Best ratio of a table above which there is nothing to find."""
-NOISY: Final = 0.05
-"""Noise above which a table tells too little to judge by."""
 LOSSY: Final = ("static", "selective", "dynamic", "dense", "weights")
 """Lossy nodes of the recorded DAGs."""
-
-
-def beginning_with(table: Table, beginning: Beginning) -> Table:
-    """The table with the prior points of a way to begin."""
-    return table if beginning == "drawn" else as_proposed(table)
 
 
 def as_proposed(table: Table) -> Table:
@@ -98,56 +78,3 @@ def _point_with(chain: ChainSpace, node: str, values: Mapping[str, object]) -> P
 
 def _as_set(value: object) -> object:
     return frozenset(value) if isinstance(value, list) else value
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One replay: candidates until the first good point, and the regret after each number of trials in `SHOWN`."""
-
-    hit: int
-    regret: tuple[float, ...]
-
-
-def replay(table: Table, seed: int) -> Outcome:
-    """Search a table with the default strategy until a good point; a point that repeats a candidate does not count."""
-    config = SearchConfig(trials=SHIPPED, seed=seed, stop_early=False)
-    study = create_study(config, table.chains, (OBJECTIVE,))
-    study.config = config.overridden({"trials": table.points})
-    noise = Random(f"noise:{seed}")
-    regrets: list[float] = []
-    seen: set[str] = set()
-    best, hit = math.inf, 0
-
-    def judge(chain: str, point: Point) -> None:
-        nonlocal best, hit
-        row = table.row(chain, point)
-        if row.artifact and row.artifact in seen:
-            return
-        seen.add(row.artifact)
-        if row.feasible:
-            best = min(best, row.value)
-        regrets.append(min(WORST, table.regret(best)))
-        if table.is_good(row) and not hit:
-            hit = len(regrets)
-
-    while (not hit or len(regrets) < max(SHOWN)) and (proposals := study.ask(1)):
-        (proposal,) = proposals
-        study.tell(proposal.number, table.measure(proposal.chain, proposal.point, noise))
-        judge(proposal.chain, proposal.point)
-    return Outcome(hit or table.points + 1, tuple(regrets[min(shown, len(regrets)) - 1] for shown in SHOWN))
-
-
-def line(name: str, beginning: Beginning, outcomes: Sequence[Outcome], control: Sequence[Outcome]) -> str:
-    """One row of the table."""
-    hits = sorted(outcome.hit for outcome in outcomes)
-    within = statistics.fmean(hit <= SHOWN[0] for hit in hits)
-    regrets = [f"{statistics.fmean(outcome.regret[i] for outcome in outcomes):.1%}" for i in range(len(SHOWN))]
-    misled = f"{statistics.fmean(outcome.hit for outcome in control):.1f}"
-    cells = [f"{within:.0%}", f"{percentile(hits, 0.5):g}", f"{percentile(hits, 0.8):g}", *regrets, misled]
-    return f"| {name} | {beginning} | {' | '.join(cells)} |"
-
-
-def markdown(lines: Sequence[str]) -> str:
-    """The rows as a table."""
-    head = "| table | first points | within 3 | p50 | p80 | regret after 3 | after 6 | shuffled, mean |"
-    return "\n".join([head, "|---" * 8 + "|", *lines]) + "\n"

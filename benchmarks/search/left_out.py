@@ -1,4 +1,4 @@
-"""Searches on synthetic tables that nothing was tuned on: noise, failures, tight limits, needles, a large space."""
+"""Searches on synthetic tables that nothing was tuned on: noise, failures, tight limits, needles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoopt.search.points import total_points
 from autoopt.search.study import Study
 from benchmarks.search.report import MANY, percentile
 from benchmarks.search.simulate import SHIPPED
-from benchmarks.search.synthetic import FAMILIES, TOLERANCE, Landscape, make
+from benchmarks.search.synthetic import FAMILIES, TOLERANCE, make
 from benchmarks.search.table import OBJECTIVE, Row, Table
 from benchmarks.search.uniform import UniformSampler
 
@@ -32,7 +32,6 @@ PASSES_SECONDS: Final = 1.0
 LATENCY_SECONDS: Final = ((1.0, 3.0), (1.05, 2.0), (1.2, 1.8), (math.inf, 1.3))
 """Time of a trial's latency, by how slow a candidate is relative to the best one so far; means of 230 trials."""
 S, M, _ = FAMILIES
-LARGE: Final = "a million points"
 
 
 def needles(seed: int) -> Table:
@@ -44,7 +43,7 @@ def needles(seed: int) -> Table:
     return replace(table, name=f"needles{seed}", rows=rows)
 
 
-KINDS: Final[Mapping[str, Callable[[int], Table | Landscape]]] = {
+KINDS: Final[Mapping[str, Callable[[int], Table]]] = {
     "S": lambda seed: make(S, seed),
     "S, 10 % noise": lambda seed: replace(make(S, seed), noise=NOISE),
     "S, 30 % failures": lambda seed: make(replace(S, failures=FAILURES), seed),
@@ -54,7 +53,6 @@ KINDS: Final[Mapping[str, Callable[[int], Table | Landscape]]] = {
     "M, 30 % failures": lambda seed: make(replace(M, failures=FAILURES), seed),
     "M, one in ten feasible": lambda seed: make(M, seed).tightened(BROKEN),
     "needles": needles,
-    LARGE: Landscape.large,
 }
 
 
@@ -66,7 +64,7 @@ class Found:
     seconds: float
 
 
-def search(table: Table | Landscape, study: Study, seed: int) -> Found:
+def search(table: Table, study: Study, seed: int) -> Found:
     """Search until a good point is asked for."""
     noise = Random(f"noise:{seed}")
     best, seconds = math.inf, 0.0
@@ -85,7 +83,7 @@ def search(table: Table | Landscape, study: Study, seed: int) -> Found:
     return Found(math.inf, math.inf)
 
 
-def unified(table: Table | Landscape, seed: int, trials: int = TRIALS) -> Found:
+def unified(table: Table, seed: int, trials: int = TRIALS) -> Found:
     """The default search, with the first points of the shipped budget."""
     config = SearchConfig(seed=seed, trials=SHIPPED, stop_early=False)
     study = create_study(config, table.chains, (OBJECTIVE,))
@@ -93,7 +91,7 @@ def unified(table: Table | Landscape, seed: int, trials: int = TRIALS) -> Found:
     return search(table, study, seed)
 
 
-def random(table: Table | Landscape, seed: int) -> Found:
+def random(table: Table, seed: int) -> Found:
     """Random points."""
     config = SearchConfig(seed=seed, trials=total_points(table.chains), stop_early=False)
     return search(table, Study(config, table.chains, (OBJECTIVE,), UniformSampler(table.chains)), seed)

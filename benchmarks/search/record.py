@@ -39,9 +39,8 @@ from autoopt.search import ChainSpace
 from autoopt.search.transitions import FAILED
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from benchmarks.search.costs import CpuClock, Look, Measuring
-from benchmarks.search.table import SOURCE, Row, Table
+from benchmarks.search.table import FACTS, SOURCE, Row, Table
 
-FACTS = ("op_counts", "layer_parameters", "parameters", "bytes", "opsets")
 QUIET_KINDS = ("latency", "memory")
 LOOK: Final[Mapping[str, JsonValue]] = {
     "seconds": 0.25,

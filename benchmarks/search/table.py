@@ -21,6 +21,8 @@ from autoopt.search.transitions import Steps, steps_of
 from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
 from benchmarks.search.costs import Measuring
 
+FACTS = ("op_counts", "layer_parameters", "parameters", "bytes", "opsets")
+"""The facts about a model that its table keeps. Tables of earlier versions have more."""
 OBJECTIVE = Objective("latency", "minimize")
 TIGHT = " (tight)"
 SOURCE = "source"
@@ -69,7 +71,7 @@ class Table:
     @property
     def inspection(self) -> Inspection:
         """The facts about the model that need no measurement."""
-        return Inspection(inputs=(), outputs=(), ir_version=0, **self.about["facts"])
+        return Inspection(inputs=(), outputs=(), ir_version=0, **{name: self.about["facts"][name] for name in FACTS})
 
     @cached_property
     def points(self) -> int:
