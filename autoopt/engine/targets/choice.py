@@ -1,14 +1,14 @@
 """Choose among the best models of several targets of this machine.
 
-If latency decides, they are timed in turns, each in a process of its own, beside the source model on the first target:
+If latency decides, they are timed in turns, each in processes of its own, beside the source model on the first target:
 as users run it now. Other objectives are compared by their values.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
@@ -19,6 +19,7 @@ from autoopt.engine.work.meter_calls import request_to_meter
 from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs
 from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
+from autoopt.measure.intervals.replicas import FEW
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import QuietWait
 from autoopt.measure.latency.measurement import Measurement
@@ -28,6 +29,7 @@ from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Replica, Subject
 from autoopt.measure.latency.timing import Block, WarmUp
 from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate
 from autoopt.problem.run_request import RunRequest
@@ -38,8 +40,11 @@ from autoopt.workers.hosts import Host, open_host
 
 OPEN: Final = "autoopt.measure.latency.turns:open_session"
 TIME: Final = "autoopt.measure.latency.turns:time_block"
-SESSIONS: Final = 4
-"""Sessions of each deployment."""
+SITTINGS: Final = 8
+"""Sittings, in each of which every deployment has a new process: two processes of one deployment differ for as long as
+they live, up to a factor on several threads, so the interval is over sittings."""
+LATE: Final = 15.0
+"""Seconds after the end of the time in which the first sittings, without which there is no interval, may go on."""
 
 
 @dataclass
@@ -104,24 +109,60 @@ def _timed(
     """Time the models in turns, while nobody else works on this machine."""
     ctx = first.open_session.ctx
     deployed = [(first, ctx.problem.source), *((part, bests[part.name].candidate) for part in contenders)]
-    with ExitStack() as stack:
-        stack.enter_context(ctx.resources.gate.measuring(until))
-        settings = ctx.problem.measurement_settings
+    settings = ctx.problem.measurement_settings
+    with ctx.resources.gate.measuring(until):
         waited = QuietWait().wait(settings.quiet_seconds)
         # Others would wait for too long for a long inference.
         is_long = first.searched.baseline.metrics.get(MEDIAN_LATENCY, 0.0) > LONGEST * 1e3
         ahead = settings.precedence and waited["quiet"] is False and not is_long
-        subjects = []
-        for part, candidate in deployed:
-            host, limits = part.problem.host, part.problem.limits
-            opened = stack.enter_context(open_host(host.type, host.python or None, limits.memory))
-            subjects.append(DeployedModel(opened, _request(part, candidate), limits.measure_seconds, ahead=ahead))
-        seconds = min(settings.seconds * len(subjects), max(1.0, until - time.monotonic()))
-        settings = replace(settings, seconds=seconds, replicas=SESSIONS, fixed=True)
-        source, *models = subjects
-        comparisons = [Comparison(model, source, seed=settings.seed) for model in models]
-        Measurement(list(comparisons), settings).run()
-    return comparisons
+
+        @contextmanager
+        def opened() -> Iterator[list[Subject]]:
+            with ExitStack() as stack:
+                subjects: list[Subject] = []
+                for part, candidate in deployed:
+                    host, limits = part.problem.host, part.problem.limits
+                    process = stack.enter_context(open_host(host.type, host.python or None, limits.memory))
+                    request = _request(part, candidate)
+                    subjects.append(DeployedModel(process, request, limits.measure_seconds, ahead=ahead))
+                yield subjects
+
+        return time_in_sittings(opened, settings, until)
+
+
+def time_in_sittings(
+    opened: Callable[[], AbstractContextManager[list[Subject]]], settings: MeasurementSettings, until: float
+) -> list[Comparison]:
+    """Time models in turns, in several sittings, each with what `opened` opens: the source first.
+
+    Raises:
+        TimeUp: the time ends before there are enough sittings for an interval.
+    """
+    sittings: list[list[Comparison]] = []
+    while len(sittings) < SITTINGS:
+        late = time.monotonic() - until
+        if late >= (0.0 if len(sittings) >= FEW else LATE):
+            break
+        with opened() as (source, *models):
+            seconds = min(settings.seconds * (1 + len(models)), max(1.0, -late)) / FEW
+            sitting = replace(settings, seconds=seconds, replicas=1, fixed=True, seed=settings.seed + len(sittings))
+            comparisons = [Comparison(model, source, seed=settings.seed) for model in models]
+            Measurement(list(comparisons), sitting).run()
+        sittings.append(comparisons)
+    if len(sittings) < FEW:
+        raise TimeUp("the time was up")
+    return list(map(_joined, zip(*sittings, strict=True)))
+
+
+def _joined(sittings: Sequence[Comparison]) -> Comparison:
+    """The comparison of two deployments over several sittings, each of which is one replica."""
+    pairs = [pair._replace(replica=index) for index, sitting in enumerate(sittings) for pair in sitting.pairs]
+    candidate, source = Subject(_elsewhere), Subject(_elsewhere)
+    for sitting in sittings:
+        assert sitting.source is not None, "every deployment is compared with the source"
+        candidate.replicas += sitting.candidate.replicas
+        source.replicas += sitting.source.replicas
+    return Comparison(candidate, source, len(sittings), sittings[0].seed, pairs)
 
 
 def _request(part: TargetPart, candidate: Candidate) -> MeasureRequest:
@@ -170,7 +211,7 @@ def _compared(one: Comparison, other: Comparison) -> Comparison:
 
 
 class DeployedModel(Subject):
-    """A model whose sessions are in the process of a host."""
+    """A model whose session is in the process of a host."""
 
     def __init__(self, host: Host, request: MeasureRequest, limit: float, *, ahead: bool) -> None:
         """Open no session yet. One may take `limit` seconds to open; its threads go `ahead` of other programs."""

@@ -1,0 +1,58 @@
+"""Intervals of deployments that are timed in turns, where processes of one deployment differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from autoopt.engine.targets.choice import time_in_sittings
+from autoopt.errors import TimeUp
+from autoopt.measure.latency.subjects import Replica, Subject
+from autoopt.measure.latency.timing import Block, WarmUp
+from autoopt.measure.settings import MeasurementSettings
+
+SETTINGS = MeasurementSettings(seconds=60.0, max_pairs=6)
+
+
+class Process(Subject):
+    """A model in a process that keeps its own pace."""
+
+    def __init__(self, ms: float, spread: float, rng: np.random.Generator) -> None:
+        super().__init__(lambda _: lambda: None)
+        self.pace, self.rng = ms * 1e6 * float(np.exp(rng.normal(0, spread))), rng
+
+    def add_replica(self, limit_ns: float) -> Replica:
+        self.replicas.append(Replica(lambda: None, 1e5, 1e5, WarmUp(calls=1, time=self.pace, settled=True)))
+        return self.replicas[-1]
+
+    def time_block(self, index: int) -> Block:
+        wall = self.pace * np.exp(self.rng.normal(0, 0.03, 3))
+        return Block(wall, wall, waited=True)
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.3])
+def test_an_interval_covers_the_ratio_of_deployments_whose_processes_differ(spread: float) -> None:
+    rng, covered, trials = np.random.default_rng(1), 0, 200
+
+    @contextmanager
+    def opened() -> Iterator[list[Subject]]:
+        yield [Process(1.0, spread, rng), Process(0.8, spread, rng)]
+
+    for _ in range(trials):
+        [comparison] = time_in_sittings(opened, SETTINGS, float("inf"))
+        estimate = comparison.estimate()
+        covered += estimate.low <= 0.8 <= estimate.high
+    assert covered >= 0.93 * trials
+
+
+def test_too_few_sittings_give_no_interval() -> None:
+    @contextmanager
+    def opened() -> Iterator[list[Subject]]:
+        raise AssertionError("nothing opens after the time")
+        yield []
+
+    with pytest.raises(TimeUp):
+        time_in_sittings(opened, SETTINGS, 0.0)
