@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, from_json
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession, PartObserver, RunPipeline
-from autoopt.model.session_options import EXECUTION_MODES, OPTIMIZATION_LEVELS, SessionConfig, session_config
+from autoopt.model.session_options import (
+    EXECUTION_MODES,
+    OPTIMIZATION_LEVELS,
+    THREADS_OPTION,
+    SessionConfig,
+    session_config,
+)
 from autoopt.model.split.deployed import as_deployed
 from autoopt.script import load_script
 from autoopt.target import DEVICE_OF
@@ -52,8 +58,8 @@ def session_document(
     if config.intra_op_num_threads is not None:
         threads = config.intra_op_num_threads
     own_options = dict(config.provider_options)
-    if threads and execution_provider == "OpenVINOExecutionProvider":
-        own_options.setdefault("num_of_threads", str(threads))  # it does not use the session's
+    if threads and execution_provider in THREADS_OPTION:
+        own_options.setdefault(THREADS_OPTION[execution_provider], str(threads))
     # The CPU runs the nodes that the EP does not support.
     providers = {execution_provider: own_options}
     providers.setdefault("CPUExecutionProvider", {})

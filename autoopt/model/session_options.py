@@ -29,7 +29,15 @@ Values: TypeAlias = list[str] | str
 CONFIG_VALUES: Final[Mapping[str, Values]] = _TABLES["entries"]
 """Configuration entries and their values: a list of texts, or `number`."""
 PROVIDER_OPTIONS: Final[Mapping[str, Mapping[str, Values]]] = _TABLES["providers"]
-"""Options of each execution provider and their values: a list of texts, `number` or `json`."""
+"""Options of each execution provider and their values: a list of texts, `number` or `properties`."""
+OPENVINO_PROPERTIES: Final[Mapping[str, Values]] = _TABLES["openvino_properties"]
+"""Properties in the option `load_config` of OpenVINO, and their values."""
+PRECISION_OPTIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = _TABLES["precision"]
+"""Options or properties for an arithmetic less exact than the default one, by provider and arithmetic."""
+SEARCHED_OPTIONS: Final[Mapping[str, list[dict[str, str]]]] = _TABLES["searched"]
+"""What is searched for a provider, beside no options."""
+THREADS_OPTION: Final[Mapping[str, str]] = _TABLES["threads"]
+"""The option with the number of threads of a provider that does not use those of the session."""
 OPTIMIZERS: Final = frozenset(_TABLES["optimizers"]["names"].split())
 """Names of onnxruntime's graph optimizers that may be switched off."""
 
@@ -116,16 +124,29 @@ def check_provider_options(execution_provider: str, options: Mapping[str, str]) 
         _check_value(noun, name, value, known[name])
 
 
-def with_openvino_property(options: Mapping[str, str], name: str, value: str) -> str:
-    """The option `load_config` of OpenVINO with one more property of its CPU device."""
-    config = json.loads(options.get("load_config", "{}"))
-    return json.dumps({**config, "CPU": {**config.get("CPU", {}), name: value}})
+def with_provider_options(options: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """The options of a provider with more of them. Properties of OpenVINO are those of its CPU device."""
+    joined = {**options, **{name: value for name, value in more.items() if name not in OPENVINO_PROPERTIES}}
+    properties = {name: value for name, value in more.items() if name in OPENVINO_PROPERTIES}
+    if properties:
+        config = json.loads(joined.get("load_config", "{}"))
+        joined["load_config"] = json.dumps({**config, "CPU": {**config.get("CPU", {}), **properties}})
+    return joined
+
+
+def less_exact(execution_provider: str, options: Mapping[str, str]) -> list[str]:
+    """The options and properties with which a provider computes less exactly than by default."""
+    given = [*options.items()]
+    for properties in json.loads(options.get("load_config", "{}")).values():
+        given += properties.items()
+    changing = [pair for each in PRECISION_OPTIONS.get(execution_provider, {}).values() for pair in each.items()]
+    return [name for name, value in given if (name, value) in changing]
 
 
 def _check_value(noun: str, name: str, value: str, allowed: Values) -> None:
     problem = ""
-    if allowed == "json" and not _has_properties(value):
-        problem = "JSON"
+    if allowed == "properties":
+        _check_properties(noun, name, value)
     elif allowed == "number" and not value.isdecimal():
         problem = "a whole number as text"
     elif isinstance(allowed, list) and value not in allowed:
@@ -134,13 +155,16 @@ def _check_value(noun: str, name: str, value: str, allowed: Values) -> None:
         raise InputError(f"{noun} {name!r} must be {problem}, not {value!r}")
 
 
-def _has_properties(text: str) -> bool:
-    """Tell if a text is JSON, and not the path of a file, with an object for the CPU if it has any."""
+def _check_properties(noun: str, name: str, text: str) -> None:
+    """Check that a text is JSON with known properties of each device, and not the path of a file."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return text.startswith("{") and isinstance(document.get("CPU", {}), dict)
+        devices = from_json(dict[str, dict[str, str]], json.loads(text))
+    except (ValueError, RecursionError, JsonTypeError):
+        raise InputError(f"{noun} {name!r} must be JSON with texts by device and property, not {text!r}") from None
+    for properties in devices.values():
+        for key, value in properties.items():
+            _check_name("property of OpenVINO", key, OPENVINO_PROPERTIES)
+            _check_value("property of OpenVINO", key, value, OPENVINO_PROPERTIES[key])
 
 
 def _check_name(noun: str, name: str, names: Collection[str]) -> None:

@@ -16,10 +16,16 @@ from autoopt.model.session_options import (
     EXECUTION_MODES,
     OPTIMIZATION_LEVELS,
     OPTIMIZERS,
+    PRECISION_OPTIONS,
+    PROVIDER_OPTIONS,
     RUNTIME_DEFAULTS,
+    SEARCHED_OPTIONS,
+    THREADS_OPTION,
     plain_options,
     session_config,
+    with_provider_options,
 )
+from autoopt.target import EXECUTION_PROVIDERS
 
 CPU = "CPUExecutionProvider"
 
@@ -112,6 +118,32 @@ def test_the_options_of_a_provider_are_known_for_this_provider_only() -> None:
     assert session_config(options, "CUDAExecutionProvider").provider_options == {"use_tf32": "0"}
     with pytest.raises(InputError, match="unknown option of TensorrtExecutionProvider 'use_tf32'"):
         session_config(options, "TensorrtExecutionProvider")
+
+
+def test_what_is_searched_of_a_provider_is_known() -> None:
+    assert {*PROVIDER_OPTIONS} <= {*EXECUTION_PROVIDERS}
+    for provider, precisions in PRECISION_OPTIONS.items():
+        for options in precisions.values():
+            session_config({"provider_options": with_provider_options({}, options)}, provider)
+    for provider, alternatives in SEARCHED_OPTIONS.items():
+        for options in alternatives:
+            session_config({"provider_options": options}, provider)
+    for provider, name in THREADS_OPTION.items():
+        session_config({"provider_options": {name: "2"}}, provider)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ('{"CPU": {"CACHE_DIR": "/tmp/anywhere"}}', "unknown property of OpenVINO 'CACHE_DIR'"),
+        ('{"CPU": {"NUM_STREAMS": "many"}}', "must be a whole number"),
+        ('{"AUTO": {"DEVICE_PROPERTIES": {"CPU": {"CACHE_DIR": "x"}}}}', "texts by device and property"),
+        ("/tmp/config.json", "must be JSON"),
+    ],
+)
+def test_a_configuration_of_openvino_writes_and_reads_no_files(config: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        session_config({"provider_options": {"load_config": config}}, "OpenVINOExecutionProvider")
 
 
 def test_lists_and_entries_of_another_type_are_named() -> None:

@@ -9,7 +9,7 @@ import pytest
 from bench import step
 from micro_models import MODELS
 
-from autoopt.passes.base import PassContext
+from autoopt.passes.base import PassContext, Refused
 from autoopt.passes.runtime.session_tuning import SessionTuning
 from autoopt.registry import registry
 from autoopt.space import Categorical
@@ -92,3 +92,14 @@ def test_cuda_has_its_own_options() -> None:
         "io_binding": True,
         "provider_options": {"cudnn_conv_algo_search": "HEURISTIC", "enable_cuda_graph": "1"},
     }
+
+
+def test_options_of_a_provider_are_searched_and_those_that_change_results_are_refused() -> None:
+    tensorrt = Accelerator("gpu", "TensorrtExecutionProvider")
+    described = registry().info("session_tuning")
+    parameter = next(each for each in described.parameters if each.name == "provider_options")
+    offered = SessionTuning.offer(parameter, tensorrt)
+    assert isinstance(offered.search, Categorical)
+    assert tuned({}, tensorrt, provider_options=offered.search.values()[1])["provider_options"]
+    with pytest.raises(Refused, match="trt_fp16_enable changes results"):
+        tuned({}, tensorrt, provider_options={"trt_fp16_enable": "1"})

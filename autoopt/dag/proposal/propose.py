@@ -42,11 +42,13 @@ from autoopt.dag.proposal.templates import (
     first_values,
     openvino_session,
     provider_profile,
+    provider_session,
     threaded_session,
 )
 from autoopt.json_codec import JsonValue
 from autoopt.model.inspection import Inspection
 from autoopt.model.plain_forms import FUSED_LAYERS
+from autoopt.model.session_options import SEARCHED_OPTIONS
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import ProposalOptions
@@ -357,6 +359,8 @@ def adapted_templates(node_ids: Collection[str], inputs: ProposalInputs, target:
         nodes["session"] = TEMPLATES["cuda_session"]
     elif target.execution_provider == OPENVINO:
         nodes["session"] = openvino_session(target.accelerator().thread_values)
+    elif target.execution_provider in SEARCHED_OPTIONS:
+        nodes["session"] = provider_session(SEARCHED_OPTIONS[target.execution_provider])
     elif target.thread_choices:
         nodes["session"] = threaded_session(target.accelerator().thread_values)
     return nodes

@@ -122,3 +122,9 @@ def openvino_session(threads: Sequence[int | None]) -> Template:
     values: dict[str, Values] = {"intra_op_num_threads": tuple((count, 0) for count in threads)} if threads else {}
     values |= {"num_streams": ((None, 0), (2, 3)), "performance_hint": ((None, 0), ("THROUGHPUT", 2))}
     return Template("session_tuning", "session options of the provider", values)
+
+
+def provider_session(options: Sequence[Mapping[str, str]]) -> Template:
+    """The node `session` for a provider with these options to choose from, none of them first."""
+    values: Values = (({}, 0), *((dict(each), 2) for each in options))
+    return Template("session_tuning", "session options of the provider", {"provider_options": values})

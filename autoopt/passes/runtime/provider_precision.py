@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from autoopt.model.session_options import with_openvino_property
-from autoopt.passes.base import Pass
+from autoopt.model.session_options import PRECISION_OPTIONS, with_provider_options
+from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
 from autoopt.space import Categorical
 from autoopt.target import Accelerator
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class ProviderPrecision(Pass):
-    """Has OpenVINO compute in half precision where it has kernels for that. The graph stays as it is."""
+    """Has the execution provider compute in half precision where it has kernels for that. The graph stays as it is."""
 
     session_only = True
     tolerance = "lossy"
     memory_factor = 0.0
     conflicts = ("provider_precision",)
-    accelerators = ("OpenVINOExecutionProvider",)
+    accelerators = tuple(PRECISION_OPTIONS)
     libraries = ("onnxruntime",)
 
     precision: Annotated[Literal["bf16", "f16"], "type of the arithmetic; f16 is bf16 on CPUs that have only that"] = (
@@ -31,12 +31,14 @@ class ProviderPrecision(Pass):
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
-        if {"avx512_fp16", "amx_fp16"} & accelerator.isa:
-            return replace(parameter, search=Categorical("bf16", "f16"))
-        return parameter
+        values = list(PRECISION_OPTIONS.get(accelerator.execution_provider, {}))
+        if accelerator.device == "cpu" and not {"avx512_fp16", "amx_fp16"} & accelerator.isa:
+            return parameter
+        return replace(parameter, search=Categorical(values)) if values else parameter
 
     def run(self, model: ModelProto) -> None:
-        options = self.context.session_options
-        own = options.get("provider_options", {})
-        config = with_openvino_property(own, "INFERENCE_PRECISION_HINT", self.precision)
-        options["provider_options"] = {**own, "load_config": config}
+        provider, options = self.context.accelerator.execution_provider, self.context.session_options
+        more = PRECISION_OPTIONS.get(provider, {}).get(self.precision)
+        if more is None:
+            raise Refused(f"{provider} has no option for {self.precision}")
+        options["provider_options"] = with_provider_options(options.get("provider_options", {}), more)

@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.json_codec import without_nulls
-from autoopt.model.session_options import plain_options, session_config, with_openvino_property
+from autoopt.model.session_options import (
+    SEARCHED_OPTIONS,
+    less_exact,
+    plain_options,
+    session_config,
+    with_provider_options,
+)
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
@@ -108,6 +114,7 @@ class SessionTuning(Pass):
     performance_hint: Annotated[
         Literal["LATENCY", "THROUGHPUT"] | None, Categorical(None, "THROUGHPUT"), "what OpenVINO sets itself up for"
     ] = None
+    provider_options: Annotated[dict[str, str], "options of the execution provider, by its own names"] = {}
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
@@ -117,6 +124,9 @@ class SessionTuning(Pass):
             return None
         if parameter.name == "intra_op_num_threads" and accelerator.threads:
             return replace(parameter, search=Categorical(*accelerator.thread_values))
+        searched = SEARCHED_OPTIONS.get(accelerator.execution_provider)
+        if parameter.name == "provider_options" and searched:
+            return replace(parameter, search=Categorical({}, *searched))
         if parameter.name in _CPU_ONLY and accelerator.device != "cpu":
             return None
         if cuda and parameter.name in ("execution_mode", "allow_spinning"):
@@ -133,19 +143,21 @@ class SessionTuning(Pass):
         if config:
             entries = {_CONFIG_ENTRIES[name]: _as_text(value) for name, value in config.items()}
             changes["config"] = {**options.get("config", {}), **entries}
-        own = dict(options.get("provider_options", {}))
-        for name, value in self._values(_PROVIDER_OPTIONS).items():
-            if name == "performance_hint":
-                own["load_config"] = with_openvino_property(own, name.upper(), value)
-            else:
-                own[name] = _as_text(value)
+        own = {name: _as_text(value) for name, value in self._values(_PROVIDER_OPTIONS).items()}
+        if "performance_hint" in own:
+            own["PERFORMANCE_HINT"] = own.pop("performance_hint")
+        own |= self.provider_options
+        provider = self.context.accelerator.execution_provider
         if own:
-            changes["provider_options"] = own
+            changes["provider_options"] = with_provider_options(options.get("provider_options", {}), own)
         if self.disabled_optimizers:
             changes["disabled_optimizers"] = sorted(
                 {*options.get("disabled_optimizers", []), *self.disabled_optimizers}
             )
-        session_config(changes, self.context.accelerator.execution_provider)
+        session_config(changes, provider)
+        changed = less_exact(provider, own)
+        if changed:
+            raise Refused(f"{', '.join(changed)} changes results; the pass provider_precision sets it")
         tuned = plain_options({**options, **changes})
         options.clear()
         options.update(tuned)
