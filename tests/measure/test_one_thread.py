@@ -62,7 +62,7 @@ def ratios_of(
     measurement = Measurement(comparisons, request.settings).run()
     measurement.stopped = stopped
     subject_of = partial(meter.subject_of, request, data)
-    return one_thread.ratios_on_one_thread(request, measurement, subject_of, subject_of, busy=busy)
+    return one_thread.ratios_on_one_thread(request, measurement, subject_of, subject_of, load=BUSY if busy else QUIET)
 
 
 def test_an_uncertain_candidate_is_measured_on_one_thread_too(

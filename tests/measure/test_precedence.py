@@ -20,7 +20,7 @@ from autoopt.measure.latency.machine import QUIET, Load, core_count
 from autoopt.measure.latency.precedence import LONGEST, Precedence, can_have_precedence, thread_count
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
@@ -156,6 +156,8 @@ def test_models_on_all_cores_see_nothing_of_other_programs() -> None:
     everything = Precedence(active=True, threads=core_count())
     assert not everything.load_beside(load).busy
     assert everything.load_beside(load).contention == QUIET.contention
+    assert everything.load_beside(load).gave_way
+    assert not everything.load_beside(QUIET).gave_way
     fewer = Precedence(active=True, threads=0).load_beside(load)
     assert not fewer.busy
     assert 0 < fewer.contention <= load.contention
@@ -168,13 +170,19 @@ def test_threads_are_those_of_the_model_then_of_the_target_then_the_cores(reques
 
 
 @allowed
-def test_a_model_that_went_first_needs_no_ratio_on_one_thread(
+def test_a_model_that_went_first_may_be_as_fast_as_with_free_cores_or_on_one_thread(
     request_of_two: MeasureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine.Load, "between", lambda before, after: Load(2.0, runnable=8.0))
-    monkeypatch.setattr(one_thread, "WIDE", 1e9)  # few pairs fit into the time of a test
+    monkeypatch.setattr(one_thread, "wakes_helpers", lambda *_: True)
     reply = meter.measure(request_of_two)
-    assert DETAIL not in reply.details
+    both, ratio = TwoRatios.of(reply.details), reply.ratios[MEDIAN_LATENCY]
+    assert both is not None
+    assert both.has_free_cores
+    assert ratio.low < min(both.by_clock.value, both.on_one_thread.value)
+    assert ratio.high > max(both.by_clock.value, both.on_one_thread.value)
+    monkeypatch.setattr(one_thread, "wakes_helpers", lambda *_: False)
+    assert DETAIL not in meter.measure(request_of_two).details
     assert reply.details["busy"] is False
     assert reply.details["machine"]["precedence"] is True  # type: ignore[index,call-overload]  # JSON
     assert reply.details["machine"]["others_load"] == 2.0  # type: ignore[index,call-overload]  # JSON

@@ -73,6 +73,17 @@ def test_intervals_hold_nine_of_ten_ratios_on_two_threads_of_idle_machines() -> 
     assert sum(inside) >= 0.89 * len(MEASURED)
 
 
+def test_a_ratio_with_free_cores_reaches_to_that_on_one_thread() -> None:
+    half_widths = []
+    for on_one_thread, on_two_threads in MEASURED:
+        both = TwoRatios(estimate(on_two_threads, 0.02), estimate(on_one_thread, 0.02), 0.0, has_free_cores=True)
+        combined = both.combined()
+        assert combined.low < min(on_one_thread, on_two_threads) <= max(on_one_thread, on_two_threads) < combined.high
+        assert both.inverse().combined().value == pytest.approx(1 / combined.value)
+        half_widths.append(half_width(combined))
+    assert sorted(half_widths)[len(MEASURED) // 2] < 0.1
+
+
 def test_a_rate_gains_as_much_as_its_time() -> None:
     times = TwoRatios(estimate(0.5, 0.2), estimate(0.6, 0.1))
     assert times.inverse().combined().value == pytest.approx(1 / times.combined().value)

@@ -15,7 +15,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.contention import error_of
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, WORK
-from autoopt.measure.two_ratios import COMMON, DETAIL, TwoRatios
+from autoopt.measure.two_ratios import COMMON, TwoRatios
 from autoopt.metrics import (
     FIRST_TOKEN,
     MEDIAN_LATENCY,
@@ -94,8 +94,9 @@ class Evidence:
         return sum(MEASUREMENT in record.details for record in self.records(candidate))
 
     def is_on_one_thread(self, candidate: str) -> bool:
-        """True if a measurement of this candidate was also made on one thread."""
-        return any(DETAIL in record.details for record in self.records(candidate))
+        """True if a measurement of this candidate was also made on one thread, because others disturbed several."""
+        both = [TwoRatios.of(record.details) for record in self.records(candidate)]
+        return any(each is not None and not each.has_free_cores for each in both)
 
     def lasting_error(self, candidate: str, metric: str) -> float:
         """The error of this candidate's ratio that no repetition reduces while the machine stays as it was last.
@@ -107,7 +108,7 @@ class Evidence:
             return 0.0
         both = TwoRatios.of(records[-1].details)
         if both is not None:
-            return both.difference if both.disturbance else 0.0
+            return both.difference if both.disturbance or both.has_free_cores else 0.0
         ratio = records[-1].ratios.get(metric)
         return 0.0 if ratio is None else _contention_error(records[-1].details, ratio)
 
@@ -345,6 +346,8 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
         by_clock = observation(candidate, measurement, ratio, shared)
         unbiased = math.sqrt(max(0.0, by_clock.deviation**2 - lasting**2))
         return [replace(by_clock, deviation=unbiased, bias=lasting)]
+    if both.has_free_cores:
+        return [replace(observation(candidate, measurement, both.middle, shared), bias=both.difference)]
     on_one_thread = observation(candidate, f"{measurement} on one thread", both.expected)
     by_clock = observation(candidate, measurement, both.by_clock, shared)
     by_clock = replace(by_clock, bias=both.disturbance)

@@ -10,13 +10,16 @@ from autoopt import json_codec
 from autoopt.engine.run.evidence import pooled_values
 from autoopt.engine.work.context import RunContext
 from autoopt.measure.request import SAME_GRAPH
-from autoopt.measure.two_ratios import DETAIL
+from autoopt.measure.two_ratios import TwoRatios
 from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
 from autoopt.store import EvaluationRecord
 
 ONE_THREAD = "measured on one thread too, because times on several were uncertain"
+FREE_CORES = "the range reaches from free cores to a busy machine, where threads share them"
 EQUALLY_FAST = "equally fast: the runtime executes the same graph as for the source"
+DIFFERENT = 0.02
+"""Error of a ratio, because both kinds of machines are meant, from which a caveat says so."""
 QUALITY = ("items", "identical_outputs", "fallen_class", "outputs", "kinds")
 """Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
@@ -60,8 +63,11 @@ def summarize(records: Sequence[EvaluationRecord]) -> Summary:
 
 def _caveats(latencies: Sequence[Details]) -> Iterator[str]:
     """Yield what a reader of the latencies should know."""
-    if any(DETAIL in details for details in latencies):
+    both = [each for each in map(TwoRatios.of, latencies) if each is not None]
+    if any(not each.has_free_cores for each in both):
         yield ONE_THREAD
+    if any(each.has_free_cores and each.difference > DIFFERENT for each in both):
+        yield FREE_CORES
     if any(details.get(SAME_GRAPH) for details in latencies):
         yield EQUALLY_FAST
 

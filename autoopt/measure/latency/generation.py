@@ -207,9 +207,7 @@ def _generation_replies(
     """Make a reply for each model, with ratios on one thread too where that helps."""
     thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
     if with_source:
-        thread_ratios = ratios_on_one_thread(
-            request, timed.measurement, timed.subject_of, timed.subject_of, busy=load.busy
-        )
+        thread_ratios = ratios_on_one_thread(request, timed.measurement, timed.subject_of, timed.subject_of, load=load)
     replies = []
     for number, comparison in enumerate(timed.measurement.comparisons):
         single = replace(request.alone(number), metrics=(MEDIAN_LATENCY, STEP))

@@ -63,6 +63,8 @@ class Load:
     """Mean number of their threads that were on a core or waited for one."""
     elsewhere: float = 0.0
     """The other cores of the machine that they used."""
+    gave_way: bool = False
+    """True if they gave their cores to the models while these were timed."""
 
     @staticmethod
     def between(before: Reading, after: Reading) -> Load:

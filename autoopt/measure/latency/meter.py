@@ -89,7 +89,7 @@ def _measure_sized(request: MeasureRequest, source_refusal: str, *, one_thread: 
     thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
     if with_source and one_thread:
         thread_ratios = ratios_on_one_thread(
-            request, measured.measurement, measured.subject_of, measured.source_subject_of, busy=load.busy
+            request, measured.measurement, measured.subject_of, measured.source_subject_of, load=load
         )
     replies = _replies(request, measured, thread_ratios, source_refusal)
     return with_generation(request, replies, generation, with_source=with_source, load=load)

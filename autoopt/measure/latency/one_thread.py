@@ -63,11 +63,12 @@ def ratios_on_one_thread(
     subject_of: SubjectOf,
     source_subject_of: SubjectOf,
     *,
-    busy: bool,
+    load: Load,
 ) -> list[ThreadRatio | None]:
     """Measure the ratios on one thread of the candidates whose ratio by the clock is uncertain.
 
-    `measurement` is the completed one by the clock. On a busy machine no ratio by the clock is certain.
+    `measurement` is the completed one by the clock. On a busy machine no ratio by the clock is certain: if other
+    programs gave way meanwhile, it is that of free cores.
 
     Returns:
         A ratio for each of the request's models; None where the clock was good enough, or where one thread tells
@@ -79,11 +80,14 @@ def ratios_on_one_thread(
     uncertain: list[int] = []
     for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
         same_threads = thread_count(request, model) == thread_count(request, request.source)
+        busy = load.busy or load.gave_way
         is_uncertain = _is_uncertain(measurement, comparison, same_threads=same_threads, busy=busy)
         if is_uncertain and _is_comparable(request, model):
             uncertain.append(number)
     serial = [number for number in uncertain if _is_serial(request, number, measurement, subject_of)]
     others = [number for number in uncertain if number not in serial]
+    if load.gave_way:
+        serial = []  # they need no further core
     for numbers, is_serial in ((serial, True), (others, False)):
         for number, ratio in _measured(request, numbers, subject_of, source_subject_of, is_serial=is_serial).items():
             ratios[number] = ThreadRatio(ratio, is_serial)
@@ -145,7 +149,7 @@ def with_one_thread(
     disturbance = abs(math.log(factor))
     if factor == 1:
         disturbance = DISTURBANCE if load.busy else 0.0
-    both = TwoRatios(by_clock, on_one_thread, disturbance, contention, factor)
+    both = TwoRatios(by_clock, on_one_thread, disturbance, contention, factor, has_free_cores=load.gave_way)
     if measured.is_serial:
         # Its blocks are those of the clock, only longer, but the load changes from one measurement to the next.
         both = TwoRatios(by_clock, on_one_thread, contention, contention, is_serial=True)

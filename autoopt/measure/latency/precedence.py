@@ -92,8 +92,9 @@ class Precedence:
         if not self.active:
             return load
         if self.threads >= core_count():
-            return Load(0.0, elsewhere=load.elsewhere, runnable=load.runnable)
-        return Load(0.0, elsewhere=load.elsewhere + (load.cores or 0.0), runnable=load.runnable)
+            return Load(0.0, elsewhere=load.elsewhere, runnable=load.runnable, gave_way=load.busy)
+        elsewhere = load.elsewhere + (load.cores or 0.0)
+        return Load(0.0, elsewhere=elsewhere, runnable=load.runnable, gave_way=load.busy)
 
 
 @lru_cache(maxsize=1)
