@@ -64,6 +64,26 @@ class MeasuredSource:
 
 
 @dataclass
+class SharedTime:
+    """The seconds that each of the trials under way has had of the machine, if they share it equally."""
+
+    clock: Callable[[], float]
+    _trials: int = field(default=0, init=False)
+    _changed: float = field(default=0.0, init=False)
+    _seconds: float = field(default=0.0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def change(self, trials: int) -> float:
+        """Add to the number of trials under way, or take from it; return the seconds so far."""
+        with self._lock:
+            now = self.clock()
+            self._seconds += (now - self._changed) / max(1, self._trials)
+            self._changed = now
+            self._trials += trials
+            return self._seconds
+
+
+@dataclass
 class SearchLoop:
     """The state of one run's search."""
 
@@ -81,7 +101,9 @@ class SearchLoop:
     end: SearchEnd = field(default_factory=SearchEnd)
     """The reason for which the search ended."""
     _durations: list[tuple[Kind, float]] = field(default_factory=list)
-    """Kind of each completed trial, and the seconds that it took without waiting for the source."""
+    """Kind of each completed trial, and the seconds that it took without waiting for the source; time that it shared
+    with another trial counts half."""
+    _shared: SharedTime = field(init=False)
     _next: Proposal | None = None
     """A proposal for which there was no time."""
     _started: dict[int, float] = field(default_factory=dict)
@@ -93,6 +115,9 @@ class SearchLoop:
     _source: MeasuredSource = field(default_factory=lambda: MeasuredSource({}, is_rival=True))
     """Until it is measured, the source counts as a rival."""
     _source_measured: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._shared = SharedTime(self.ctx.attempt.clock)
 
     def run(self, executor: Executor) -> list[Trial]:
         """Run trials until the study or the time limit ends the search."""
@@ -211,18 +236,19 @@ class SearchLoop:
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)
 
         def work() -> Trial:
-            began, waited = ctx.attempt.clock(), 0.0
+            began, waited = self._shared.change(1), 0.0
 
             def wait_for_source() -> None:
                 nonlocal waited
-                since = ctx.attempt.clock()
+                since = self._shared.change(-1)
                 self._source_measured.wait()
-                waited += ctx.attempt.clock() - since
+                waited += self._shared.change(1) - since
 
             limited = ctx.until(min(until, ctx.attempt.deadline))
-            result = execute_trial(limited, trial, wait_for_source)
-            self._durations.append((_kind_of(chain), ctx.attempt.clock() - began - waited))
-            return result
+            try:
+                return execute_trial(limited, trial, wait_for_source)
+            finally:
+                self._durations.append((_kind_of(chain), self._shared.change(-1) - began - waited))
 
         return executor.submit(chain.id, chain.name, proposal.number, work)
 
