@@ -81,20 +81,20 @@ def test_a_cautious_ratio_is_the_worse_one(simulation: Simulation) -> None:
 
 def test_the_probability_of_a_gain(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 5.0, rounds=3)
-    assert evidence.gain_probability(key, LATENCY) > 0.999
-    assert evidence.gain_probability(key, THROUGHPUT) > 0.999
+    assert evidence.gains(key, LATENCY)
+    assert evidence.gains(key, THROUGHPUT)
     slower, slower_key = measured(simulation, 12.0, rounds=3)
-    assert slower.gain_probability(slower_key, LATENCY) < 0.001
+    assert not slower.gains(slower_key, LATENCY)
 
 
 def test_a_gain_that_the_range_does_not_show_is_not_certain(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 9.85, rounds=6)
     long = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(10.0)})
     assert long.estimate(key, "latency_p50").high < 1
-    assert long.gain_probability(key, LATENCY) >= 0.975
+    assert long.gains(key, LATENCY)
     short = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(0.01)})
     assert short.estimate(key, "latency_p50").high > 1
-    assert short.gain_probability(key, LATENCY) < 0.975
+    assert not short.gains(key, LATENCY)
 
 
 def test_pooled_latencies_replace_those_of_the_trial_and_are_judged(simulation: Simulation) -> None:
@@ -129,10 +129,10 @@ def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Sim
     records = [replace(record, ratios={"latency_p50": by_clock}) for record in evidence.records(key)]
     evidence.rounds.records[key] = records
     evidence = Evidence(evidence.rounds)
-    assert evidence.gain_probability(key, LATENCY) < 0.9
+    assert not evidence.gains(key, LATENCY)
     again = Evidence(evidence.rounds)
     again.rounds.records[key] = [replace(record, details={**record.details, **both}) for record in records]
-    assert again.gain_probability(key, LATENCY) > 0.99
+    assert again.gains(key, LATENCY)
     assert not evidence.is_narrow(key, "latency_p50")
     assert again.is_narrow(key, "latency_p50")  # as far as it can be
     quiet = {DETAIL: json_codec.to_json(TwoRatios(by_clock, on_one_thread, disturbance=0.0))}
@@ -217,7 +217,7 @@ def test_an_estimate_beyond_all_of_its_own_measurements_reaches_back_to_them_and
     estimate = evidence.estimate(key, "latency_p50")
     assert estimate.value < 0.98
     assert estimate.high > 1
-    assert evidence.gain_probability(key, LATENCY) <= 0.5
+    assert not evidence.gains(key, LATENCY)
 
 
 def test_the_source_s_own_graph_has_no_ratio_to_measure(simulation: Simulation) -> None:

@@ -209,19 +209,9 @@ class Evidence:
         ratio = math.exp(draws.mean() + draws.std())
         return 1 / ratio if objective.goal == "maximize" else ratio
 
-    def gain_probability(self, candidate: str, objective: Objective) -> float:
-        """The probability that the candidate is better than the source in an objective, in the user's process too.
-
-        At most a half where the estimate is better than all of the candidate's own measurements and these show no gain.
-        """
-        scale = math.sqrt(2) * self._beyond(objective.metric) / NORMAL
-        chances = [math.erfc(loss / scale) / 2 for loss in self.losses(candidate, objective).tolist()]
-        probability = math.fsum(chances) / len(chances)
-        low, high = self._own_range(candidate, objective.metric)
-        value = self._pool(objective.metric).estimate(self.subject(candidate)).value
-        if not low <= value <= high and not self.estimate(candidate, objective.metric).is_gain(objective.goal):
-            return min(probability, 0.5)
-        return probability
+    def gains(self, candidate: str, objective: Objective) -> bool:
+        """True if the candidate is certainly better than the source in an objective, in the user's process too."""
+        return self.estimate(candidate, objective.metric).is_gain(objective.goal)
 
     def measurements(self, candidate: str) -> Measurements:
         """All measurements of a candidate as one; its figures are pooled, and the source's are the baseline's."""

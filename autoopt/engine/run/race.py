@@ -128,7 +128,8 @@ class Race:
         for trial in (leader, *rivals):
             distinct.setdefault(self.evidence.subject(trial.model_key), trial)
         contenders = list(distinct.values())[:MOST_RIVALS]
-        while len(contenders) > 2 and sum(map(_size, contenders)) > MOST_BYTES:
+        sizes = [trial.metrics["size"].value if "size" in trial.metrics else 0.0 for trial in contenders]
+        while len(contenders) > 2 and sum(sizes[: len(contenders)]) > MOST_BYTES:
             contenders.pop()
         return contenders
 
@@ -373,9 +374,3 @@ def round_settings(
         "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
         "seed": settings.seed + number,
     }
-
-
-def _size(trial: Trial) -> float:
-    """Size of the candidate in bytes; 0 if it was not measured."""
-    size = trial.metrics.get("size")
-    return 0.0 if size is None else size.value

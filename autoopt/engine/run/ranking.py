@@ -197,7 +197,7 @@ class Ranking:
         ):
             return False
         if self.evidence is not None and self._has_evidence(trial):
-            return self.evidence.gain_probability(trial.model_key, objective) >= CERTAIN
+            return self.evidence.gains(trial.model_key, objective)
         ratio = trial.ratios.get(objective.metric)
         return ratio is None or ratio.is_gain(objective.goal)
 
