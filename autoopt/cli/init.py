@@ -58,7 +58,7 @@ def init(  # noqa: PLR0913  options of the command
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.model.archive import is_archive
     from autoopt.problem.model_folders import read_models
-    from autoopt.problem.plan_request import largest_part, make_proposal, propose_for_machine, propose_for_set
+    from autoopt.problem.plans import largest_part, propose_dag
     from autoopt.problem.run_request import RunRequest
     from autoopt.settings import settings
 
@@ -84,10 +84,7 @@ def init(  # noqa: PLR0913  options of the command
     options = replace(request.proposal_options, fidelity=bool(request.proposal_options.fidelity))
     request = replace(request, proposal_options=options)
     folder = out.parent if out is not None else Path()
-    if options.takes_all_providers:
-        draft = propose_for_machine(request)
-    else:
-        draft = propose_for_set(request) if parts else make_proposal(request, anywhere=True)
+    draft = propose_dag(request)
     models: JsonValue = path_in_file(first, folder)
     if is_archive(model[0]):
         models = path_in_file(model[0], folder)

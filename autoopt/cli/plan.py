@@ -38,7 +38,7 @@ def plan(  # noqa: PLR0913  options of the command
     from autoopt.cli.logs import is_verbose
     from autoopt.dag.compiler.rendering import summary_text, tree_text
     from autoopt.problem.model_folders import read_models
-    from autoopt.problem.plan_request import make_plans
+    from autoopt.problem.plans import make_plans
     from autoopt.problem.run_request import RunRequest
     from autoopt.settings import settings
 

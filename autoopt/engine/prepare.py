@@ -11,9 +11,7 @@ from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.errors import InputError, SystemFailure, TimeUp, reading
-from autoopt.problem.compile import with_machine_targets
-from autoopt.problem.probe import Probe
-from autoopt.problem.resolve import resolve
+from autoopt.problem.resolve import resolve, with_machine_targets
 from autoopt.problem.resources import Resources, closed_on_error, open_resources
 from autoopt.problem.run_request import RunRequest, load
 from autoopt.spec import DagSpec
@@ -63,10 +61,12 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
     _check_pools(request, spec)
     with closed_on_error(open_resources(request, spec)) as resources:
         if names_model(request.dag) and request.proposal_options.takes_all_providers:
-            spec, runtimes = with_machine_targets(request, spec, Probe(resources))
+            spec, runtimes = with_machine_targets(request, spec, resources)
             for note in runtimes:
                 request.observer.on_note(note)
         parts = request.parts or spec.parts
+        if not (request.model or spec.model_path or parts):
+            raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
         if parts and request.model is None:
             # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
             from autoopt.engine.model_sets.preparation import prepare_model_set

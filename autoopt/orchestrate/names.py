@@ -11,7 +11,7 @@ from typing import Final
 
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
-from autoopt.problem.proposal_facts import model_name
+from autoopt.problem.run_request import model_name
 from autoopt.spec.zoo import load_zoo
 
 TAG: Final = "autoopt"

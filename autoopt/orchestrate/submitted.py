@@ -17,9 +17,8 @@ from autoopt.observer import Observer
 from autoopt.orchestrate.connection import Serving, without_userinfo
 from autoopt.orchestrate.place import Place
 from autoopt.problem.admission import ARTIFACT, admit
-from autoopt.problem.proposal_facts import model_name
 from autoopt.problem.resources import open_resources
-from autoopt.problem.run_request import PoolRun, RunRequest, spec_of
+from autoopt.problem.run_request import PoolRun, RunRequest, model_name, spec_of
 from autoopt.results import RunResult
 from autoopt.script import is_below
 from autoopt.settings import settings

@@ -35,7 +35,7 @@ MOST_NAMES = 5
 
 
 def check_data(
-    description: DataDescription | None,
+    description: DataDescription,
     inspection: Inspection,
     where: str,
     *,
@@ -45,8 +45,8 @@ def check_data(
     """Check a data set against the model.
 
     Args:
-        description: None without data.
-        inspection: Inspection of the model.
+        description: Of the data.
+        inspection: Of the model.
         where: Place of the data, for errors.
         fed_back: Inputs that take the recurrent state and need no data. With tokens, a decoder with a cache needs no
             other data either.
@@ -59,8 +59,6 @@ def check_data(
         InputError: An input has no data, the items have a shape that the model does not accept, or the labels can
             equal no output.
     """
-    if description is None:
-        return []
     place = f"{where}: data"
     notes = [f"data: {description.reading}"] if description.reading else []
     if not named:

@@ -34,8 +34,8 @@ DEFAULT_QUALITY = {
     AGREEMENT: Constraint(AGREEMENT, min=0.98),
 }
 """Default quality constraint by metric; `benchmarks/quality` calibrates the one for data without labels."""
-
-
+BESIDE = {AGREEMENT: ("relative_l2", "max_abs_error")}
+"""Metrics that are measured beside a default one."""
 RARE: Final = 5
 """A class is rare if it has fewer items than so many times the drop in accuracy that is accepted."""
 
@@ -107,26 +107,24 @@ class GoalOptions:
             request = replace(request, objectives=(Objective(MINIMIZED[self.minimize], "minimize"),))
         if self.metric is None and self.max_drop is None:
             return request
-        name = self._limited_metric(request, data)
-        if self.max_drop is not None:
-            get_metric(name, request.custom).check_drop(self.max_drop, where="--max-drop")
-            limit = Constraint(name, max_drop=self.max_drop)
-        else:
-            limit = DEFAULT_QUALITY.get(name, Constraint(name, max_drop=0.01))
+        limit = self._limit(request, data)
         others = [c for c in request.constraints or () if get_metric(c.metric, request.custom).kind not in QUALITY]
         return replace(request, constraints=[limit, *others])
 
-    def _limited_metric(self, request: GoalRequest, data: DataDescription | None) -> str:
+    def _limit(self, request: GoalRequest, data: DataDescription | None) -> Constraint:
         task_metric = _task_metric(data)
         name = self.metric or task_metric or "accuracy"
-        kind = get_metric(name, request.custom).kind
-        if kind not in QUALITY:
+        metric = get_metric(name, request.custom)
+        if metric.kind not in QUALITY:
             raise InputError(f"{name} is no metric of quality", where="--metric", remedy="see docs/quality.md")
-        if kind == "task" and task_metric is None:
+        if metric.kind == "task" and task_metric is None:
             option = "--metric" if self.metric else "--max-drop"
             remedy = f"name the labels with --label NAME, or limit agreement: --metric {AGREEMENT}"
             raise InputError("needs labels in the data", where=option, remedy=remedy)
-        return name
+        if self.max_drop is None:
+            return DEFAULT_QUALITY.get(name, Constraint(name, max_drop=0.01))
+        metric.check_drop(self.max_drop, where="--max-drop")
+        return Constraint(name, max_drop=self.max_drop)
 
 
 def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal, list[str]]:
@@ -141,27 +139,18 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
             extra.append(FIRST_TOKEN)
             notes.append(GENERATES)
     if _needs_quality_constraint(request):
-        default = DEFAULT_QUALITY[default_quality]
-        constraints.append(default)
-        notes.append(_bound_text(default))
-        if data is not None and _has_rare_class(default, data):
-            balanced = _balanced_limit(data.classes)
-            constraints.append(balanced)
-            rare = f"the smallest class has {data.smallest_class} of {data.labelled} labels"
-            notes.append(f"limit: {balanced.metric} may drop by at most {balanced.max_drop:g}, because {rare}")
+        for default, note in _default_limits(default_quality, data):
+            constraints.append(default)
+            notes.append(note)
     if not request.unverified:
         notes += _quality_notes(constraints, custom, data)
-    if default_quality == AGREEMENT:
-        extra += ["relative_l2", "max_abs_error"]
-
-    objective_names = [objective.metric for objective in objectives]
-    constraint_names = [constraint.metric for constraint in constraints]
-    quality = _first_quality((*constraint_names, *objective_names), custom) or default_quality
-    names = [*objective_names, *constraint_names, *extra, "size", quality]
+    extra += BESIDE.get(default_quality, ())
+    names = [*(objective.metric for objective in objectives), *(limit.metric for limit in constraints)]
+    quality = _first_quality((*names[len(objectives) :], *names), custom) or default_quality
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
-        metrics=_measured_metrics(names, custom),
+        metrics=_measured_metrics([*names, *extra, "size", quality], custom),
         front=_front(objectives, quality, custom),
         custom=dict(custom),
     )
@@ -177,26 +166,26 @@ def _measured_metrics(names: Sequence[str], custom: Mapping[str, Metric]) -> tup
     return tuple(get_metric(name, custom) for name in dict.fromkeys(names))
 
 
-def _has_rare_class(limit: Constraint, data: DataDescription) -> bool:
-    """True if the limit on accuracy would let most of a class be lost."""
-    if limit.metric != "accuracy" or limit.max_drop is None or data.classes < 2:
-        return False
-    return data.smallest_class < RARE * limit.max_drop * data.labelled
+def _default_limits(metric: str, data: DataDescription | None) -> Iterator[tuple[Constraint, str]]:
+    """The default constraint on a metric with a note on it, and a second one where accuracy would hide a lost class.
 
-
-def _balanced_limit(classes: int) -> Constraint:
-    """Limit the mean of the recalls: half of a class may be lost, but at most `RARE` times the limit on accuracy."""
-    lowest = DEFAULT_QUALITY["accuracy"].max_drop or 0.0
-    return Constraint("balanced_accuracy", max_drop=round(min(RARE * lowest, max(lowest, 0.5 / classes)), 3))
-
-
-def _bound_text(default: Constraint) -> str:
-    """A default quality constraint in words."""
+    That limits the mean of the recalls: half of a class may be lost, but at most `RARE` times the limit on accuracy.
+    """
+    default = DEFAULT_QUALITY[metric]
     if default.max_ratio is not None:
-        return f"limit: {default.metric} at most {default.max_ratio} times your model's"
-    if default.max_drop is None:
-        return f"limit: {default.metric} with your model's outputs of at least {default.min}"
-    return f"limit: {default.metric} may drop by at most {default.max_drop} (--max-drop)"
+        yield default, f"limit: {metric} at most {default.max_ratio} times your model's"
+    elif default.max_drop is None:
+        yield default, f"limit: {metric} with your model's outputs of at least {default.min}"
+    else:
+        yield default, f"limit: {metric} may drop by at most {default.max_drop} (--max-drop)"
+        drop = default.max_drop
+        if metric != "accuracy" or data is None or data.classes < 2:
+            return
+        if data.smallest_class < RARE * drop * data.labelled:
+            most = round(min(RARE * drop, max(drop, 0.5 / data.classes)), 3)
+            rare = f"the smallest class has {data.smallest_class} of {data.labelled} labels"
+            note = f"limit: balanced_accuracy may drop by at most {most:g}, because {rare}"
+            yield Constraint("balanced_accuracy", max_drop=most), note
 
 
 def _first_quality(names: Iterable[str], custom: Mapping[str, Metric]) -> str | None:

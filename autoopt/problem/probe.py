@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,12 @@ from autoopt.data.description import VERSION, DataDescription
 from autoopt.distributions import library_version
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
+from autoopt.model.candidate import Candidate
+from autoopt.model.fetch import localized
 from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
+from autoopt.problem.admission import admit
 from autoopt.problem.described_data import DescribedData
 from autoopt.problem.environment import versions
 from autoopt.problem.problem import DataSets, DataSource
@@ -24,12 +27,22 @@ from autoopt.problem.runtimes import InstalledRuntime
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec, TargetSpec
+from autoopt.store import Store, open_store, store_exists
 from autoopt.target import DEFAULT_EP, Accelerator, Target
 
 if TYPE_CHECKING:  # a plan without a model starts no worker
     from autoopt.problem.resources import Resources
     from autoopt.problem.run_hosts import Hosts
     from autoopt.workers import WorkerPool
+
+
+@dataclass(frozen=True)
+class ReadModel:
+    """A model that was inspected, and the file that was read."""
+
+    source: Candidate
+    file: Path
+    inspection: Inspection
 
 
 class Probe:
@@ -40,6 +53,7 @@ class Probe:
 
     def __init__(self, resources: Resources | None = None) -> None:
         """Read with the workers of a run, or with one of its own, which starts with the first question."""
+        self._resources = resources
         self._stack = ExitStack()
         self._pool: WorkerPool | None = None
         self._hosts: Hosts | None = None
@@ -52,6 +66,35 @@ class Probe:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def is_for_run(self) -> bool:
+        """True with the resources of a run, which takes what it reads into its store."""
+        return self._resources is not None
+
+    @property
+    def cache(self) -> Path:
+        """Folder for downloads."""
+        return self._home / "downloads"
+
+    def store(self) -> AbstractContextManager[Store | None]:
+        """The store of the run, or the one of this machine if it exists."""
+        if self._resources is not None:
+            return nullcontext(self._resources.store)
+        return open_store() if store_exists() else nullcontext()
+
+    def read_model(self, model: str) -> ReadModel:
+        """Inspect a model, a path or URL; for a run, it is copied into the store first, as `admit` does.
+
+        Raises:
+            InputError: There is no such model, or it cannot be read.
+        """
+        if self._resources is not None:
+            source, inspection = admit(self._resources, model)
+            return ReadModel(source, self._resources.store.artifacts.path(source.artifact), inspection)
+        file = Path(str(localized(model, self.cache))).absolute()
+        inspection = self.inspect(file)
+        return ReadModel(Candidate(digest_file(file)), file, inspection)
 
     def ask(self, function: str, payload: Mapping[str, object], where: str) -> dict[str, Any]:
         """Call a worker function that reads `where`; errors as of `value_of`."""
@@ -169,15 +212,12 @@ class Probe:
     def describe_sets(self, sets: DataSets, model: Path, artifact: str = "") -> DescribedData:
         """Describe each data set once, as `describe` does."""
         described = []
-        evaluation = self.describe(sets.evaluation, model, artifact)
-        if evaluation is not None:
-            described.append((sets.evaluation, evaluation))
-        for other in (sets.calibration, sets.latency):
-            if other != sets.evaluation:
-                description = self.describe(other, model, artifact)
-                if description is not None:
-                    # Only the labels of the evaluation data are used; those of other data may be anything.
-                    described.append((other, replace(description, label_text=None)))
+        for data in (sets.evaluation, sets.calibration, sets.latency):
+            is_judged = data is sets.evaluation
+            description = self.describe(data, model, artifact) if is_judged or data != sets.evaluation else None
+            if description is not None:
+                # Only the labels of the evaluation data are used; those of other data may be anything.
+                described.append((data, description if is_judged else replace(description, label_text=None)))
         return DescribedData(sets, described)
 
     def _once(self, content: object, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:

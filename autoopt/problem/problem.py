@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from autoopt.dag.compiler.plan import Plan
 from autoopt.data import DataConfig
@@ -21,6 +21,9 @@ from autoopt.spec import DagSpec
 from autoopt.spec.search import SearchConfig
 from autoopt.spec.targets import HostSpec
 from autoopt.target import Accelerator, Target
+
+if TYPE_CHECKING:
+    from autoopt.dag.proposal.propose import Proposal
 
 GIBIBYTE: Final = 1 << 30
 Runtime: TypeAlias = Mapping[str, Any]
@@ -158,6 +161,8 @@ class Problem:
     """Trials of other runs that are measured in place of a search."""
     notes: tuple[str, ...] = ()
     """Messages for the user."""
+    proposal: Proposal | None = None
+    """The proposed DAG of a bare model; None for a DAG of the user."""
 
     @property
     def spec(self) -> DagSpec:

@@ -1,15 +1,20 @@
-"""Resolve a request for a run: read the model, data and script that it names, plan, and set the goal."""
+"""Resolve a request: read the model, data and script that it names, plan, and set the goal.
+
+A plan and a run take the same way. Without the resources of a run, the files are read where they are, nothing is stored
+or made up, and data that is not in files of this machine is not read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from autoopt.dag import Facts
-from autoopt.dag.compiler.plan import Learned, Plan
+from autoopt.dag import Facts, compile_plan, pass_infos
+from autoopt.dag.compiler.plan import Plan
 from autoopt.data.decoder import decoder_of, decodes
+from autoopt.data.description import DataDescription
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.measure.settings import MeasurementSettings
@@ -17,153 +22,219 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
-from autoopt.problem.admission import admit
-from autoopt.problem.best_candidate import Machine
-from autoopt.problem.compile import Probed, compile_request
-from autoopt.problem.described_data import data_source
-from autoopt.problem.earlier_examples import Case, taught_plan
+from autoopt.problem.described_data import DataFacts, data_source
+from autoopt.problem.earlier_runs import Case, Machine, taught_plan
 from autoopt.problem.environment import cpu
 from autoopt.problem.goal import GoalRequest, make_goal
-from autoopt.problem.probe import Probe
+from autoopt.problem.probe import Probe, ReadModel
 from autoopt.problem.problem import DataSets, DataSource, Goal, Limits, Problem, UserScript
-from autoopt.problem.resources import Resources
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.readings import is_read_from_files
+from autoopt.problem.run_request import RunRequest, machine_options, model_name
+from autoopt.problem.runtimes import machine_targets
 from autoopt.registry import DescribeReply
 from autoopt.report.words.steps import ARROW, steps_text
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.spec.threads import with_thread_search
-from autoopt.store import Store
 from autoopt.target import Accelerator
 
-GENERATED_ITEMS = 64
+if TYPE_CHECKING:
+    from autoopt.dag.proposal.propose import Proposal
+    from autoopt.problem.resources import Resources
+
+GENERATED_ITEMS: Final = 64
 """Number of calibration items for a bare model without data."""
+CHAIN_WIDTH: Final = 30
+"""Characters of a chain in a line."""
 
 
-def resolve(request: RunRequest, spec: DagSpec, resources: Resources) -> Problem:
-    """Read what the request names, and plan.
+def resolve(
+    request: RunRequest,
+    spec: DagSpec,
+    resources: Resources | None = None,
+    *,
+    anywhere: bool = False,
+    set_has_data: bool | None = None,
+) -> Problem:
+    """Read what the request names, and plan its DAG for the first target, or the DAG proposed for its bare model.
+
+    Each step needs what those before it found: the script defines passes and metrics, the data have to fit the model,
+    the graph is proposed for both, and which earlier run can teach something depends on the goal.
+
+    Args:
+        request: What the user asked for.
+        spec: Its DAG; for a bare model, the placeholder.
+        resources: Those of a run; None for a plan, which may be without a model.
+        anywhere: Plan as on a machine with the target's execution provider, for a DAG to be written.
+        set_has_data: For a plan of a model of a set, if the set has data: only a run records what of them reaches it.
 
     Raises:
         InputError: What the user gave is wrong; one line.
     """
     spec = with_thread_search(spec)
-    model = str(request.model or spec.model_path or "")
-    if not model:
-        raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
     measurement = {**spec.measurement, **request.measurement}
-    sources = _read_sources(request, spec, resources, measurement)
-
-    compiled = compile_request(request, spec, sources.probed, Probe(resources))
-    spec = compiled.spec
-    target = Probe(resources).target(spec.all_targets[0])
-    goal, goal_notes = _goal(request, spec, sources)
-    search = spec.search.config().overridden(request.search)
-    case = Case(
-        inspection=sources.inspection,
-        objective=goal.objectives[0],
-        target=target,
-        machine=Machine.of(resources.hosts.runtime_of(spec.all_targets[0].where)),
-        constraints=goal.constraints,
-        search=search,
-        artifact=sources.model.artifact,
-    )
-    plan = taught_plan(resources.store, compiled.plan, case)
-    repairs = [f"model: {repair}" for repair in sources.inspection.repairs]
+    MeasurementSettings.parse(measurement)  # refused before a model is read
+    with Probe(resources) as probe:
+        sources = _read_sources(request, spec, probe, measurement, anywhere=anywhere)
+        plan, proposal = _compiled(request, spec, sources, probe, anywhere=anywhere, set_has_data=set_has_data)
+        spec, target_spec = plan.spec, plan.spec.all_targets[0]
+        goal, goal_notes = _goal(request, spec, sources)
+        search = spec.search.config().overridden(request.search)
+        target, runtimes = target_spec.target(), {}
+        inspection = sources.facts.inspection
+        if inspection is not None and not target_spec.is_elsewhere(request.pool):
+            target = probe.target(target_spec)
+            runtimes = probe.hosts.runtimes_of(spec)
+            case = Case(
+                inspection=inspection,
+                objective=goal.objectives[0],
+                target=target,
+                machine=Machine.of(probe.hosts.runtime_of(target_spec.where)),
+                constraints=goal.constraints,
+                search=search,
+                artifact=sources.model.artifact,
+            )
+            with probe.store() as store:
+                plan = taught_plan(store, plan, case)
     return Problem(
         plan=plan,
         source=sources.model,
         goal=goal,
         target=target,
-        host=spec.all_targets[0].where,
-        accelerator=sources.probed.facts.accelerator,
-        data=sources.data,
+        host=target_spec.where,
+        accelerator=sources.facts.accelerator,
+        data=sources.data.sets,
         script=sources.script,
         data_root=spec.data_root,
-        limits=_limits(request, spec, sources.inspection.bytes),
+        limits=_limits(request, spec, inspection),
         measurement=measurement,
         unverified=sources.unverified,
-        model=model,
+        model=sources.path,
         search=search,
-        runtimes=resources.hosts.runtimes_of(spec),
+        runtimes=runtimes,
         candidates=request.candidates,
-        notes=(*repairs, *plan.warnings, *dict.fromkeys(sources.probed.data.notes), *explanations(plan), *goal_notes),
+        notes=(*sources.repairs, *plan.warnings, *sources.data.notes, *explanations(plan), *goal_notes),
+        proposal=proposal,
     )
 
 
 @dataclass(frozen=True)
-class _Sources:
-    """The model, data and script that a request names, in the store or digested, and what was read of them."""
+class _Data:
+    """The data sets of a request, and what was read of them."""
 
-    model: Candidate
-    inspection: Inspection
-    data: DataSets
+    sets: DataSets = field(default_factory=DataSets)
+    facts: DataFacts = field(default_factory=DataFacts)
+    unread: bool = False
+    """True if there may be evaluation data that a plan has not read."""
+
+    @property
+    def notes(self) -> Iterable[str]:
+        """Messages for the user, each once."""
+        return dict.fromkeys(self.facts.notes)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """The model, data and script that a request names, and what workers read of them."""
+
+    facts: Facts
     script: UserScript
-    probed: Probed
-    unverified: bool
+    definitions: DescribeReply
+    """What the script defines."""
+    data: _Data = field(default_factory=lambda: _Data(unread=True))
+    model: Candidate = field(default_factory=lambda: Candidate(""))
+    path: str = ""
+    """The model as the user named it."""
+    repairs: Sequence[str] = ()
+    """Notes on faults of the model that were mended."""
+    unverified: bool = False
+    """As in `Problem`."""
 
 
 def _read_sources(
-    request: RunRequest, spec: DagSpec, resources: Resources, measurement: Mapping[str, JsonValue]
+    request: RunRequest, spec: DagSpec, probe: Probe, measurement: Mapping[str, JsonValue], *, anywhere: bool
 ) -> _Sources:
-    """Read the model, data and script, and check the data.
-
-    Of bare models, items that follow each other get each model's own state, and calibration data is made up where there
-    is none.
-    """
-    MeasurementSettings.parse(measurement)  # refused before a model is read
-    probe = Probe(resources)
-    cache = resources.store.home / "downloads"
-    model, inspection = admit(resources, str(request.model or spec.model_path))
-    accelerator = spec.all_targets[0].accelerator(frozenset(cpu()["flags"]))
-    sets = _data_sets(request, spec, cache)
-    script, definitions = _script(spec, cache, probe, accelerator)
-
-    described = probe.describe_sets(sets, resources.store.artifacts.path(model.artifact), model.artifact)
-    is_bare = names_model(request.dag)
-    if is_bare and not measurement.get("state"):
-        described = described.with_own_state(cache)
-    sets = described.sets
-    data = described.checked(inspection, spec.source.file, measurement, has_script=script.path is not None)
-    if request.data_is_generated:
-        data = replace(data, evaluation=None)
-    if is_bare and not sets.calibration and request.proposal_options.fidelity is not False:
-        # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
-        calibration, assumed = _generated_data(probe, measurement, inspection, resources.store, model)
-        sets = replace(sets, calibration=calibration)
-        data = replace(data, notes=[*data.notes, *assumed])
-    facts = Facts(
-        accelerator, inspection, probe.execution_providers(spec.all_targets[0]), has_calibration=bool(sets.calibration)
+    """Read the script, the model and the data."""
+    target = spec.all_targets[0]
+    is_here = not target.is_elsewhere(request.pool)
+    accelerator = target.accelerator(frozenset(cpu()["flags"] if is_here else ()))
+    script, definitions = _script(spec, probe, accelerator)
+    configs = (request.data, request.calibration, spec.data.evaluation, spec.data.calibration)
+    has_data = any(config is not None for config in configs)
+    path = request.model or spec.model_path
+    if path is None:
+        return _Sources(Facts(accelerator, has_calibration=has_data), script, definitions)
+    model = probe.read_model(str(path))
+    data = _read_data(request, spec, probe, measurement, model)
+    if not has_data and _makes_up(request) and not anywhere:  # a written DAG has no data of its own
+        has_data = True
+        if probe.is_for_run:
+            # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
+            data = _with_made_up(data, probe, measurement, model)
+    providers = probe.execution_providers(target) if is_here else None
+    return _Sources(
+        Facts(accelerator, model.inspection, providers, has_calibration=has_data),
+        script,
+        definitions,
+        data,
+        model.source,
+        str(path),
+        repairs=[f"model: {repair}" for repair in model.inspection.repairs],
+        unverified=_lacks_judge(request, data.facts),
     )
-    is_unverified = is_bare and data.evaluation is None and not request.proposal_options.accepts_unverified
-    return _Sources(model, inspection, sets, script, Probed(facts, data, definitions), is_unverified)
 
 
-def _goal(request: RunRequest, spec: DagSpec, sources: _Sources) -> tuple[Goal, list[str]]:
-    """The goal of the request or of the DAG with its defaults, and notes on these."""
-    evaluation = sources.probed.data.evaluation
-    goal = request.goal.apply(GoalRequest.of(spec, sources.probed.script.metrics_by_name()), evaluation)
-    goal = replace(goal, unverified=sources.unverified, generates=decodes(sources.inspection))
-    return make_goal(goal, evaluation)
+def _makes_up(request: RunRequest) -> bool:
+    """True if calibration data is made up where there is none: for a bare model, unless nothing lossy is asked for."""
+    return names_model(request.dag) and request.proposal_options.fidelity is not False
 
 
-def _data_sets(request: RunRequest, spec: DagSpec, cache: Path) -> DataSets:
-    """The data of the request, else those of the DAG, digested."""
-    evaluation, calibration = request.data, request.calibration
-    if evaluation is None:
-        evaluation = spec.data_json("evaluation")
-    if calibration is None:
-        calibration = spec.data_json("calibration")
-    source = data_source(evaluation, cache)
-    return DataSets(source, data_source(calibration, cache) or source, data_source(spec.data_json("latency"), cache))
+def _lacks_judge(request: RunRequest, data: DataFacts) -> bool:
+    """True if only generated inputs can judge what is proposed, and the user did not accept that."""
+    return names_model(request.dag) and data.evaluation is None and not request.proposal_options.accepts_unverified
 
 
-def _script(spec: DagSpec, cache: Path, probe: Probe, accelerator: Accelerator) -> tuple[UserScript, DescribeReply]:
+def _read_data(
+    request: RunRequest, spec: DagSpec, probe: Probe, measurement: Mapping[str, JsonValue], model: ReadModel
+) -> _Data:
+    """Read the data and check them against the model.
+
+    If the model is bare, items that follow each other get each model's own state.
+    """
+    sets, is_unread = _data_sets(request, spec, probe)
+    described = probe.describe_sets(sets, model.file, model.source.artifact)
+    if names_model(request.dag) and not measurement.get("state"):
+        described = described.with_own_state(probe.cache)
+    has_script = spec.script_path is not None
+    facts = described.checked(model.inspection, spec.source.file, measurement, has_script=has_script)
+    if request.data_is_generated:
+        facts = replace(facts, evaluation=None)
+    return _Data(described.sets, facts, is_unread)
+
+
+def _data_sets(request: RunRequest, spec: DagSpec, probe: Probe) -> tuple[DataSets, bool]:
+    """The data of the request, else those of the DAG, digested for a run; and whether the evaluation data is left out.
+
+    A plan leaves out data of the DAG that are not in files of this machine: reading them may take long.
+    """
+    sources: dict[str, DataSource] = {}
+    for use, given in (("evaluation", request.data), ("calibration", request.calibration), ("latency", None)):
+        config = spec.data_json(use) if given is None else given
+        is_far = "://" in str(config) or (isinstance(config, dict) and not is_read_from_files(config))
+        if given is not None or probe.is_for_run or not is_far:
+            sources[use] = data_source(config, probe.cache, digested=probe.is_for_run)
+    evaluation = sources.get("evaluation", DataSource())
+    calibration = sources.get("calibration") or evaluation
+    return DataSets(evaluation, calibration, sources.get("latency", DataSource())), "evaluation" not in sources
+
+
+def _script(spec: DagSpec, probe: Probe, accelerator: Accelerator) -> tuple[UserScript, DescribeReply]:
     """The user script of a DAG, digested, and what it defines; empty without one."""
     if spec.script_path is None:
         return UserScript(), DescribeReply(())
     check_allowed(spec.script_path)
-    script = fetch(spec.script_path, cache)
+    script = fetch(spec.script_path, probe.cache)
     if not script.is_file():
         raise InputError("no such user script", where=str(script))
     digest = digest_file(script)
@@ -173,49 +244,113 @@ def _script(spec: DagSpec, cache: Path, probe: Probe, accelerator: Accelerator) 
     return user_script, described
 
 
-def _generated_data(
-    probe: Probe, measurement: Mapping[str, JsonValue], inspection: Inspection, store: Store, model: Candidate
-) -> tuple[DataSource, list[str]]:
-    """Calibration data that is made up for the model, and a note on sizes that were assumed.
+def _with_made_up(data: _Data, probe: Probe, measurement: Mapping[str, JsonValue], model: ReadModel) -> _Data:
+    """Make up calibration data for the model, and note sizes that were assumed.
 
     The shapes are fixed here: passes drop the metadata and names that tell them.
     """
     params: dict[str, object] = {"items": 1, **MeasurementSettings.parse(measurement).made_up}
-    notes: list[str] = []
-    if _has_open_sizes(inspection):
-        description = probe.describe(
-            data_source(_generated(params), store.home), store.artifacts.path(model.artifact), model.artifact
-        )
+    has_open_sizes = any(not isinstance(size, int) for spec in model.inspection.inputs for size in spec.dims[1:])
+    # Those of a decoder follow from its prompt.
+    if has_open_sizes and decoder_of(model.inspection.input_roles) is None:
+        sample = data_source(_generated(params), probe.cache)
+        description = probe.describe(sample, model.file, model.source.artifact)
         assert description is not None
         params["shapes"] = {name: list(column.shape) for name, column in description.columns.items()}
         if description.assumed:
             remedy = "--data FILE"
             if any(text.startswith("images") for text in description.assumed):
                 remedy = "--image-size HxW or --data FILE"
-            notes.append(f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this")
-    return data_source(_generated({**params, "items": GENERATED_ITEMS}), store.home), notes
-
-
-def _has_open_sizes(inspection: Inspection) -> bool:
-    """True if an input has open dimensions other than the batch; a decoder's follow from its prompt."""
-    if decoder_of(inspection.input_roles) is not None:
-        return False
-    return any(not isinstance(size, int) for spec in inspection.inputs for size in spec.dims[1:])
+            note = f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this"
+            data = replace(data, facts=replace(data.facts, notes=[*data.facts.notes, note]))
+    made_up = data_source(_generated({**params, "items": GENERATED_ITEMS}), probe.cache)
+    return replace(data, sets=replace(data.sets, calibration=made_up))
 
 
 def _generated(params: Mapping[str, object]) -> dict[str, object]:
     return {"load_dataset": {"type": "synthetic", "params": params}}
 
 
-def _limits(request: RunRequest, spec: DagSpec, size: int) -> Limits:
+def _compiled(
+    request: RunRequest, spec: DagSpec, sources: _Sources, probe: Probe, *, anywhere: bool, set_has_data: bool | None
+) -> tuple[Plan, Proposal | None]:
+    """The plan of the request's DAG, or of the one that is proposed for its bare model; and the proposal, if any.
+
+    Raises:
+        InputError: A pass is unknown, or cannot be had.
+    """
+    facts, data = sources.facts, sources.data.facts
+    if set_has_data is not None:
+        facts = replace(facts, has_calibration=True)
+    infos = pass_infos(facts.accelerator, sources.definitions.added_passes())
+    if not names_model(request.dag):
+        host_passes = partial(probe.passes_of, accelerator=facts.accelerator)
+        return compile_plan(spec, infos, facts, host_passes=host_passes), None
+    from autoopt.dag.proposal.exclusions import ProposalInputs
+    from autoopt.dag.proposal.narrowing import Narrowing, narrowing_of
+    from autoopt.dag.proposal.propose import propose
+
+    assert facts.inspection is not None, "a proposal is for a model"
+    options = machine_options(request.proposal_options)
+    narrowing = Narrowing()
+    if not options.keep_signature and set_has_data is None:
+        narrowing = narrowing_of(facts.inspection, tuple(data.descriptions), frozenset(data.fed_back), data.batch_size)
+    inputs = ProposalInputs(
+        inspection=facts.inspection,
+        name=model_name(str(request.dag)),
+        evaluation=data.evaluation is not None if set_has_data is None else set_has_data,
+        labels=data.evaluation is not None and data.evaluation.labels,
+        calibration=bool(facts.has_calibration),
+        fidelity=options.fidelity is not False,
+        narrowing=narrowing,
+        # A smaller model may be the answer even where it is not faster.
+        smaller_counts=options.precision is not None or request.goal.minimize in ("size", "memory"),
+    )
+    proposal = propose(options, inputs, infos, facts)
+    return proposal.plan(infos, anywhere=anywhere), proposal
+
+
+def _goal(request: RunRequest, spec: DagSpec, sources: _Sources) -> tuple[Goal, list[str]]:
+    """The goal of the request or of the DAG with its defaults, and notes on these.
+
+    Data that nobody has read may have the labels that a limit needs; which default limit a run adds is then unknown.
+    """
+    evaluation = DataDescription(labels=True) if sources.data.unread else sources.data.facts.evaluation
+    stated = request.goal.apply(GoalRequest.of(spec, sources.definitions.metrics_by_name()), evaluation)
+    generates = sources.facts.inspection is not None and decodes(sources.facts.inspection)
+    goal, notes = make_goal(replace(stated, unverified=sources.unverified, generates=generates), evaluation)
+    if sources.data.unread:
+        goal = replace(goal, constraints=tuple(stated.constraints or ()))
+    return goal, notes
+
+
+def _limits(request: RunRequest, spec: DagSpec, inspection: Inspection | None) -> Limits:
     """The limits of the request, or else of the DAG; times that neither states grow with the bytes of the model."""
     if request.limits == Limits():
+        size = 0 if inspection is None else inspection.bytes
         return Limits(**spec.limits.model_dump()).grown(size, spec.limits.model_fields_set)
     return request.limits
 
 
-CHAIN_WIDTH: Final = 30
-"""Characters of a chain in a line."""
+def with_machine_targets(
+    request: RunRequest, spec: DagSpec, resources: Resources | None = None
+) -> tuple[DagSpec, list[str]]:
+    """The placeholder of a bare model's DAG with a target for each provider of this machine.
+
+    Returns:
+        It, and a sentence on each runtime.
+
+    Raises:
+        InputError: A runtime cannot be used, or the models are several.
+    """
+    if request.parts:
+        raise InputError("several models run on one provider", where="ep", remedy="name it")
+    options = machine_options(request.proposal_options)
+    with Probe(resources) as probe:
+        runtimes = [probe.installed_runtime(python) for python in ("", *dict.fromkeys(options.runtimes))]
+    spec = spec.model_copy(update={"target": None, "targets": machine_targets(options, runtimes)})
+    spec.__dict__.pop("all_targets", None)  # model_copy copies cached properties too
+    return spec, [runtime.words for runtime in runtimes]
 
 
 def explanations(plan: Plan) -> list[str]:
@@ -227,11 +362,7 @@ def explanations(plan: Plan) -> list[str]:
     shown = [decision for decision in plan.decisions if not decision.tried and not decision.is_detail]
     lines += [f"{decision.what}: {decision.why}" for decision in shown]
     if plan.learned:
-        lines.append(_lesson(plan.learned))
+        first = steps_text(ARROW.join(plan.learned[0].chain), {}, CHAIN_WIDTH)
+        note = "the best in an earlier run of the same graph ('autoopt --verbose plan' says why)"
+        lines.append(f"starting with {first}, {note}")
     return lines
-
-
-def _lesson(learned: Sequence[Learned]) -> str:
-    """The point that an earlier run puts first."""
-    first = steps_text(ARROW.join(learned[0].chain), {}, CHAIN_WIDTH)
-    return f"starting with {first}, the best in an earlier run of the same graph ('autoopt --verbose plan' says why)"

@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -16,12 +17,13 @@ from autoopt.data import DataConfig
 from autoopt.data.config import check_exists, map_texts
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue, from_json, to_json, without_nulls
-from autoopt.model.fetch import cached, fetch, has_secret, shown_source
+from autoopt.metrics import AGREEMENT
+from autoopt.model.fetch import cached, fetch, has_secret, shown_source, url_name
 from autoopt.observer import SILENT, Observer
-from autoopt.problem.goal import GoalOptions
+from autoopt.problem.environment import cpu
+from autoopt.problem.goal import MINIMIZED, GoalOptions
 from autoopt.problem.model_folders import holds_models, read_models, with_models
 from autoopt.problem.problem import Limits
-from autoopt.problem.proposal_facts import machine_options
 from autoopt.problem.spec_checks import check_supported
 from autoopt.results import RunResult
 from autoopt.settings import root_of_data, root_to_store, settings
@@ -32,6 +34,10 @@ from autoopt.spec.search import SearchFields
 from autoopt.spec.source import FieldError, Source
 from autoopt.spec.validation import input_error
 
+MANY_CORES = 4
+"""Cores from which on two threads are not all."""
+OWN_FIELDS = ("model", "connections", "pipeline", "data", "objectives", "constraints")
+"""Fields of a DAG that are about the set, not about each part."""
 Again: TypeAlias = Literal["failed", "measurements", "all"]
 """Work of earlier runs to repeat: trials that failed, measurements of candidates, or the whole search."""
 
@@ -295,6 +301,32 @@ def spec_of(request: RunRequest) -> DagSpec:
     return load_dag(placeholder)
 
 
+def model_name(model: str) -> str:
+    """The name of a model: its file's name, or its folder's name if the file is called `model`.
+
+    Host, user and query of a URL are left out, because they may be secrets.
+    """
+    if "://" in model:
+        name = url_name(model)
+        folder = PurePosixPath(urlsplit(model.split("::")[0]).path).parent.name
+    else:
+        path = Path(model).absolute()
+        name, folder = path.name, path.parent.name
+    if PurePosixPath(name).stem == "model" and folder:
+        return folder
+    return name
+
+
+def machine_options(options: ProposalOptions) -> ProposalOptions:
+    """Complete the options of a proposal: on a CPU with several cores, threads that the user left open are searched."""
+    cores = cpu()["cores"]
+    if options.threads is not None or cores < 2 or options.target().device != "cpu":
+        return options
+    if cores < MANY_CORES:
+        return replace(options, threads="1,all")
+    return replace(options, threads="1,2,all")
+
+
 def _without_secret_parameters(spec: DagSpec, cache: Path) -> DagSpec:
     """The DAG with the files behind URLs with secrets in parameters of passes, which plans, results and recipes keep.
 
@@ -338,3 +370,50 @@ def without_secrets(value: object, cache: Path) -> object:
         return str(cached(text, cache) or shown_source(text)) if has_secret(text) else text
 
     return map_texts(value, replaced)
+
+
+def part_request(request: RunRequest, spec: DagSpec, path: str) -> RunRequest:
+    """The request for a model of a set: the same search, without data."""
+    # What never changes in one recorded step may change in the next one.
+    dag: object = path
+    options = replace(request.proposal_options, keep_signature=True)
+    if not names_model(request.dag):
+        dag, options = _part_dag(spec, path), request.proposal_options
+    return replace(
+        request,
+        dag=dag,
+        model=None,
+        name="",
+        parts={},
+        data=None,
+        calibration=None,
+        goal=_part_goal(request.goal, spec),
+        proposal_options=options,
+        resume=None,
+        sweep=None,
+        out=None,  # the models of a package belong together
+    )
+
+
+def _part_goal(goal: GoalOptions, spec: DagSpec) -> GoalOptions:
+    """The goal of a part. Of limits on quality it has those on agreement; others are about the outputs of the set."""
+    metric = spec.objectives[0].metric if spec.objectives else ""
+    minimize = goal.minimize
+    if minimize is None:
+        minimize = next((word for word, minimized in MINIMIZED.items() if minimized == metric), "latency")
+    if goal.metric == AGREEMENT:
+        return replace(goal, minimize=minimize)
+    return GoalOptions(minimize)
+
+
+def _part_dag(spec: DagSpec, path: str) -> DagSpec:
+    """The DAG of the set for one of its models; of the constraints, those on agreement."""
+    document = spec.document.value
+    assert isinstance(document, dict), "a DAG is a mapping"
+    own = {name: value for name, value in document.items() if name not in OWN_FIELDS}
+    limits = document.get("constraints") or []
+    assert isinstance(limits, list), "a DAG has a list of them"
+    on_agreement: list[Json] = [limit for limit in limits if isinstance(limit, dict) and limit["metric"] == AGREEMENT]
+    if on_agreement:
+        own["constraints"] = on_agreement
+    return load_dag(Document({**own, "model": path}, spec.source))

@@ -8,7 +8,7 @@ from autoopt.dag import Facts, Plan, pass_infos
 from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.model.inspection import Inspection
-from autoopt.problem.earlier_examples import Example, known_point
+from autoopt.problem.earlier_runs import Example, known_point
 from autoopt.spec.proposal_options import ProposalOptions
 
 

@@ -11,7 +11,7 @@ from proposal_cases import CNN, TRANSFORMER, TREES, proposed
 from ruamel.yaml import YAML
 
 from autoopt.dag.proposal.dag_yaml import flow, yaml_text
-from autoopt.problem.earlier_examples import Example
+from autoopt.problem.earlier_runs import Example
 from autoopt.spec.proposal_options import ProposalOptions
 
 json_values = st.recursive(

@@ -17,7 +17,7 @@ from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.templates import TABLES
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
-from autoopt.problem.earlier_examples import Example, known_point
+from autoopt.problem.earlier_runs import Example, known_point
 from autoopt.registry import registry
 from autoopt.spec import load_dag
 from autoopt.spec.proposal_options import PRECISIONS, ProposalOptions

@@ -8,7 +8,7 @@ import pytest
 from proposal_cases import CNN, proposed
 
 from autoopt.dag import Plan
-from autoopt.problem.earlier_examples import Example, known_point
+from autoopt.problem.earlier_runs import Example, known_point
 
 STATIC = frozenset(("simplify", "static_quantization"))
 GOOD = Example("resnet", STATIC, {}, 0.8)

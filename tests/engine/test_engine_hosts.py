@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from autoopt.errors import ConfigError, InputError
-from autoopt.problem.plan_request import make_plan
+from autoopt.problem.plans import make_plan
 from autoopt.store import open_store
 
 pytestmark = pytest.mark.usefixtures("own_home")

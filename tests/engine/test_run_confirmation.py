@@ -11,8 +11,7 @@ from simulation import INSPECTION, SOURCE, Model, Simulation, faster
 
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
-from autoopt.problem.best_candidate import Machine
-from autoopt.problem.earlier_examples import Case, taught_plan
+from autoopt.problem.earlier_runs import Case, Machine, taught_plan
 from autoopt.results import RunResult
 from autoopt.store import ModelRecord
 from autoopt.target import Target

@@ -10,7 +10,7 @@ from builders import mlp, write
 
 from autoopt.errors import ConfigError, InputError
 from autoopt.problem.model_folders import models_of, read_models, with_models
-from autoopt.problem.plan_request import make_plans
+from autoopt.problem.plans import make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import load_dag
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from autoopt.errors import ConfigError
+from autoopt.problem import run_request
 from autoopt.problem.problem import Limits
-from autoopt.problem.run_request import RunRequest, spec_of
+from autoopt.problem.run_request import RunRequest, machine_options, model_name, spec_of
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import ProposalOptions
 
@@ -109,3 +110,26 @@ def test_a_bare_model_keeps_its_options(tmp_path: Path) -> None:
     assert document["dag"] == str(model)
     assert document["proposal_options"] == {"precision": "int8", "level": 2}
     assert RunRequest.from_json(document).proposal_options == request.proposal_options
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("/models/resnet.onnx", "resnet.onnx"),
+        ("/models/resnet/model.onnx", "resnet"),
+        ("https://user:secret@host/zoo/bert/model.onnx?key=secret", "bert"),
+        ("https://host/bert.onnx?key=secret", "bert.onnx"),
+    ],
+)
+def test_a_model_is_named_by_its_file_or_folder(model: str, name: str) -> None:
+    assert model_name(model) == name
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, None), (2, "1,all"), (8, "1,2,all")])
+def test_threads_are_searched_on_a_cpu_with_several_cores(
+    cores: int, threads: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_request, "cpu", lambda: {"cores": cores})
+    assert machine_options(ProposalOptions()).threads == threads
+    assert machine_options(ProposalOptions(threads="1")).threads == "1"
+    assert machine_options(ProposalOptions(device="gpu")).threads is None

@@ -13,7 +13,7 @@ from autoopt.errors import InputError
 from autoopt.model.files import split_source
 from autoopt.model.mlflow import packaged_model
 from autoopt.model.worker import admit
-from autoopt.problem.plan_request import make_plan
+from autoopt.problem.plans import make_plan
 from autoopt.problem.run_request import RunRequest
 
 DAG = {"name": "d", "passes": {"s": "simplify"}, "chains": [["s"]]}

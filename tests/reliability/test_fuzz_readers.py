@@ -25,7 +25,7 @@ from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.session import session_document
 from autoopt.model.session_file import read_session
-from autoopt.problem.plan_request import make_plans
+from autoopt.problem.plans import make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.problem.spec_checks import check_supported
 from autoopt.spec import load_dag

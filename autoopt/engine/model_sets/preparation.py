@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from autoopt.engine.model_sets.part import SetPart
 from autoopt.engine.model_sets.set_run import ModelSetRun
@@ -14,20 +14,19 @@ from autoopt.engine.run.opening import make_attempt, settings_of
 from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.work.context import RunContext
 from autoopt.measure.recording import SET
-from autoopt.metrics import AGREEMENT, GENERATION
+from autoopt.metrics import GENERATION
 from autoopt.model.model_set import ModelSet
 from autoopt.problem.content_keys import run_identity
 from autoopt.problem.described_data import data_source
-from autoopt.problem.goal import MINIMIZED, GoalOptions, GoalRequest, make_goal
-from autoopt.problem.plan_request import plans_json
+from autoopt.problem.goal import GoalRequest, make_goal
+from autoopt.problem.plans import plans_json
 from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSets, DataSource, Problem
 from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_request import RunRequest, spec_of
+from autoopt.problem.run_request import RunRequest, part_request, spec_of
 from autoopt.results import NO_DATA
-from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.document import Document, Json
+from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.store import ModelRecord, RunRecord
 
@@ -35,8 +34,6 @@ SEARCH_SHARE: Final = 0.7
 """Share of the run's minutes for the searches; the rest is for measuring the whole set."""
 SHARES: Final = "shares"
 """The entry of a run's settings with the share of the time that each model takes."""
-OWN_FIELDS: Final = ("model", "connections", "pipeline", "data", "objectives", "constraints")
-"""Fields of a DAG that are about the set, not about each part."""
 
 
 def prepare_model_set(
@@ -67,13 +64,13 @@ def prepare_model_set(
         shares |= resources.store.runs.get(request.resume).settings.get(SHARES, {})
     set_parts = []
     for name, share in shares.items():
-        part_request = replace(
-            _part_request(request, spec, parts[name], (1 / len(parts) + share) / 2),
+        part = replace(
+            part_request(request, spec, parts[name]),
+            search=_part_search(request, spec, (1 / len(parts) + share) / 2),
             data={"path": str(recorded.file(name))},
             calibration={"path": str(calibration.file(name))},
         )
-        problem = resolve(part_request, spec_of(part_request), resources)
-        set_parts.append(SetPart(name, part_request, problem, share=share))
+        set_parts.append(SetPart(name, part, resolve(part, spec_of(part), resources), share=share))
     whole = _whole(request, spec, sources, recorded, set_parts[0].problem, resources)
     content = {"set": sources.model.key, "parts": [[part.name, part.problem.identity] for part in set_parts]}
     identity = run_identity({**content, "whole": whole.identity})
@@ -130,54 +127,12 @@ def _record(
     )
 
 
-def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) -> RunRequest:
-    """The request for a part: the same search in its share of the minutes, without data."""
-    search = dict(request.search)
-    minutes = search.get("minutes", spec.search.minutes)
-    if minutes:
-        search["minutes"] = round(minutes * SEARCH_SHARE * weight, 3)
-    dag: object = path
-    # What never changes in one recorded step may change in the next one.
-    options = replace(request.proposal_options, keep_signature=True)
-    if not names_model(request.dag):
-        dag, options = _part_dag(spec, path), request.proposal_options
-    return replace(
-        request,
-        dag=dag,
-        model=None,
-        name="",
-        parts={},
-        search=search,
-        goal=_part_goal(request.goal, spec),
-        proposal_options=options,
-        resume=None,
-        sweep=None,
-        out=None,  # the models of a package belong together
-    )
-
-
-def _part_goal(goal: GoalOptions, spec: DagSpec) -> GoalOptions:
-    """The goal of a part. Of limits on quality it has those on agreement; others are about the outputs of the set."""
-    metric = spec.objectives[0].metric if spec.objectives else ""
-    minimize = goal.minimize
-    if minimize is None:
-        minimize = next((word for word, minimized in MINIMIZED.items() if minimized == metric), "latency")
-    if goal.metric == AGREEMENT:
-        return replace(goal, minimize=minimize)
-    return GoalOptions(minimize)
-
-
-def _part_dag(spec: DagSpec, path: str) -> DagSpec:
-    """The DAG of the set for one of its models; of the constraints, those on agreement."""
-    document = spec.document.value
-    assert isinstance(document, dict), "a DAG is a mapping"
-    own = {name: value for name, value in document.items() if name not in OWN_FIELDS}
-    limits = document.get("constraints") or []
-    assert isinstance(limits, list), "a DAG has a list of them"
-    on_agreement: list[Json] = [limit for limit in limits if isinstance(limit, dict) and limit["metric"] == AGREEMENT]
-    if on_agreement:
-        own["constraints"] = on_agreement
-    return load_dag(Document({**own, "model": path}, spec.source))
+def _part_search(request: RunRequest, spec: DagSpec, weight: float) -> dict[str, Any]:
+    """The settings of the search of a part, with its share of the minutes."""
+    minutes = request.search.get("minutes", spec.search.minutes)
+    if not minutes:
+        return dict(request.search)
+    return {**request.search, "minutes": round(minutes * SEARCH_SHARE * weight, 3)}
 
 
 def _whole(

@@ -19,9 +19,8 @@ from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.memory import usable_memory
 from autoopt.problem.problem import Problem
-from autoopt.problem.proposal_facts import model_name
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_request import RunRequest, without_secrets
+from autoopt.problem.run_request import RunRequest, model_name, without_secrets
 from autoopt.report.words.formatting import plural
 from autoopt.results import RunResult
 from autoopt.results.run import TimeLimit

@@ -19,11 +19,10 @@ from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
 from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.content_keys import run_identity
-from autoopt.problem.plan_request import plans_json
-from autoopt.problem.proposal_facts import model_name
+from autoopt.problem.plans import plans_json
 from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.run_request import RunRequest, model_name
 from autoopt.results import Baseline, ChosenTarget, RunResult, TargetResult
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import TargetSpec

@@ -14,7 +14,7 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.model_file import ModelFile
-from autoopt.problem.best_candidate import Machine
+from autoopt.problem.earlier_runs import Machine
 from autoopt.problem.environment import environment
 from autoopt.problem.probe import Probe
 from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts

@@ -12,11 +12,12 @@ from simulation import INSPECTION, Simulation, faster, unchanged, write_model
 
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
+from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
-from autoopt.problem.best_candidate import Machine
-from autoopt.problem.earlier_examples import Case, examples, taught_plan
+from autoopt.outcome import Outcome
+from autoopt.problem.earlier_runs import Case, Machine, examples, taught_plan
 from autoopt.spec.search import SearchConfig
-from autoopt.store import ModelRecord
+from autoopt.store import EvaluationRecord, ModelRecord
 from autoopt.target import Target
 
 DAG: dict[str, Any] = {
@@ -105,7 +106,7 @@ def test_the_same_search_is_that_of_the_same_chains_and_settings(simulation: Sim
     )
     same_model = replace(case, artifact=simulation.candidate.artifact)
     other_runtime = replace(case, machine=replace(HERE, runtime="0.1"))
-    for other in (more_trials, same_model, other_runtime, replace(case, search=None), replace(case, constraints=())):
+    for other in (more_trials, same_model, other_runtime, replace(case, constraints=())):
         (example,) = examples(simulation.store, simulation.plan, other)
         assert not example.same_search
     plan = Simulation(tmp_path / "narrow").plan
@@ -132,3 +133,21 @@ def test_a_plan_does_without_earlier_runs_that_cannot_be_read(tmp_path: Path) ->
     simulation.store.models.add(ModelRecord(simulation.candidate.artifact, "bert", {"inputs": "nonsense"}))
     finish(simulation)
     assert taught_plan(simulation.store, simulation.plan, case_of(simulation)).learned == ()
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, ("", "")),
+        ({"cpu": {"model": "Old CPU"}, "libraries": {"onnxruntime": "1.1"}}, ("Old CPU", "1.1")),
+        ({"cpu": {"model": "Old CPU"}, "onnxruntime": "1.2", "libraries": {"onnxruntime": "1.1"}}, ("Old CPU", "1.2")),
+        ({"libraries": {"onnxruntime": "1.1"}, "measured by": {"onnxruntime": "1.3"}}, ("", "1.3")),
+        ({"cpu": None, "libraries": None, "measured by": None}, ("", "")),
+    ],
+    ids=["nothing recorded", "libraries", "host", "another interpreter", "nulls"],
+)
+def test_the_machine_of_an_evaluation_is_as_far_as_it_was_recorded(
+    environment: Mapping[str, Any], expected: tuple[str, str]
+) -> None:
+    evaluation = EvaluationRecord("e", Candidate("a" * 64), "latency", Outcome.OK, environment=environment)
+    assert Machine.that_measured(evaluation) == Machine(*expected)

@@ -10,7 +10,7 @@ import model_sets
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.problem.plan_request import make_plan, make_plans
+from autoopt.problem.plans import make_plan, make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.settings import settings
 
@@ -93,11 +93,12 @@ def test_data_that_a_run_refuses_is_refused(dag: object, tmp_path: Path) -> None
         make_plan(dag, None if dag is MODEL else MODEL, calibration=str(data))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("data", [None, "texts.npz"])
-def test_a_plan_of_bare_models_counts_on_data_only_if_there_are_some(tmp_path: Path, data: str | None) -> None:
+@pytest.mark.parametrize("has_data", [False, True])
+def test_a_plan_of_bare_models_counts_on_data_only_if_there_are_some(tmp_path: Path, has_data: bool) -> None:
     paths = model_sets.write_set(tmp_path, merged=True)
+    data = model_sets.write_texts(tmp_path) if has_data else None
     plans = make_plans(RunRequest(paths["encoder"], parts=paths, data=data)).by_name
     assert plans.keys() == {"encoder", "decoder"}
     for plan in plans.values():
         found = {decision.what for decision in plan.decisions}
-        assert ("quality" in found) == (data is not None)
+        assert ("quality" in found) == has_data

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned, Plan
+from autoopt.distributions import library_version
 from autoopt.errors import SystemFailure, one_line
 from autoopt.json_codec import to_json
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
-from autoopt.problem.best_candidate import BestCandidate, Machine, RunGoal, best_candidate, goal_of, limits_of
+from autoopt.problem.environment import cpu
 from autoopt.report.words.formatting import plural
+from autoopt.results import RunResult
 from autoopt.space import Value
 from autoopt.spec.search import SearchConfig
-from autoopt.store import RunRecord, Store
+from autoopt.store import EvaluationRecord, RunRecord, Store
 from autoopt.target import ALL_THREADS, Target
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,28 @@ COMPARED_CHAINS: Final = 100
 """Chains by whose ids two plans are compared; the record of a run lists no more."""
 MAX_CHAINS: Final = 2_000
 """Chains of a plan that are compared with the example."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The CPU and the runtime that measure."""
+
+    cpu: str
+    runtime: str
+    """Version of onnxruntime."""
+
+    @staticmethod
+    def of(runtime: Mapping[str, Any]) -> Machine:
+        """This machine with the runtime of a host; with that of this interpreter if `runtime` is empty."""
+        return Machine(cpu()["model"], str(runtime.get("onnxruntime") or library_version("onnxruntime")))
+
+    @staticmethod
+    def that_measured(evaluation: EvaluationRecord) -> Machine:
+        """The machine of an evaluation; with empty fields where it is not recorded."""
+        environment = evaluation.environment
+        recorded = {**environment, **(environment.get("measured by") or {})}
+        version = recorded.get("onnxruntime") or (recorded.get("libraries") or {}).get("onnxruntime", "")
+        return Machine(str((environment.get("cpu") or {}).get("model", "")), str(version))
 
 
 @dataclass(frozen=True)
@@ -114,8 +137,7 @@ class Case:
     target: Target
     machine: Machine
     constraints: Sequence[Constraint] = ()
-    search: SearchConfig | None = None
-    """None for a plan without a run."""
+    search: SearchConfig = field(default_factory=SearchConfig)
     artifact: str = ""
     """Digest of the source model. A run that searches the very same model again is to search, not to confirm."""
 
@@ -131,7 +153,10 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
     if store is None:
         return plan
     try:
-        return plan.with_learned(_point_of_same_graph(store, plan, case))
+        # An example of the same search can be confirmed.
+        found = sorted(examples(store, plan, case), key=lambda example: not example.same_search)
+        points = (known_point(plan, example) for example in found)
+        return plan.with_learned(list(islice(filter(None, points), 1)))
     except SystemFailure:  # nothing else could be read either
         raise
     except Exception as error:  # whatever a run has stored
@@ -140,48 +165,40 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
         return plan
 
 
-def _point_of_same_graph(store: Store, plan: Plan, case: Case) -> list[Learned]:
-    """The best point of one earlier run on the same graph, of the same search if there is one: it can be confirmed."""
-    for example in sorted(examples(store, plan, case), key=lambda example: not example.same_search):
-        known = known_point(plan, example)
-        if known is not None:
-            return [known]
-    return []
-
-
 def examples(store: Store, plan: Plan, case: Case) -> list[Example]:
     """The best candidates of finished runs on the same graph with the same goal, the newest of each model."""
     models = {model.artifact: model for model in store.models.all() if model.inspection}
     taught: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
-        model, goal = models.get(run.model), goal_of(run)
-        if model is None or goal is None or run.model in taught:
+        model = models.get(run.model)
+        if model is None or run.model in taught or not _is_same_goal(run, case):
             continue
-        is_same_graph = case.inspection.has_same_graph(Inspection.from_json(model.inspection))
-        if not is_same_graph or not _is_same_goal(goal, case):
-            continue
-        name = run.name.partition(" · ")[0] or model.name
-        best = best_candidate(store, run)
-        example = best and _example(best, name, case, is_same_search=_is_same_search(run, plan, case))
-        if example:
-            taught[run.model] = example
+        if case.inspection.has_same_graph(Inspection.from_json(model.inspection)):
+            name = run.name.partition(" · ")[0] or model.name
+            example = _example(store, run, name, case, is_same_search=_is_same_search(run, plan, case))
+            if example is not None:
+                taught[run.model] = example
     return list(taught.values())
 
 
-def _is_same_goal(goal: RunGoal, case: Case) -> bool:
+def _is_same_goal(run: RunRecord, case: Case) -> bool:
     """True if a run had the same first objective on the same device and execution provider.
 
-    All measurements of a warm session count as one objective, because every run measures all of them.
+    All measurements of a warm session count as one objective, because every run measures all of them. The record of a
+    run of several parts has no goal.
     """
-    is_latency = goal.metric in STEADY_STATE and case.objective.metric in STEADY_STATE
-    if goal.metric != case.objective.metric and not is_latency:
+    objectives, target = run.settings.get("objectives"), run.settings.get("target")
+    if not objectives or not target:
         return False
-    return (goal.device, goal.execution_provider) == (case.target.device, case.target.execution_provider)
+    metric = objectives[0]["metric"]
+    if metric != case.objective.metric and not {metric, case.objective.metric} <= set(STEADY_STATE):
+        return False
+    return (target["device"], target["execution_provider"]) == (case.target.device, case.target.execution_provider)
 
 
 def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
     """True if a run searched the same chains of another model under the same constraints with the same settings."""
-    if run.model == case.artifact or case.search is None or run.settings.get("search") != case.search.content:
+    if run.model == case.artifact or run.settings.get("search") != case.search.content:
         return False
     recorded = (run.plan.get("chain_count"), run.plan.get("point_count"), run.settings.get("constraints"))
     if recorded != (plan.chain_count, plan.point_count, to_json(tuple(case.constraints))):
@@ -190,33 +207,33 @@ def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
     return ids == [chain.id for chain in plan.chains(COMPARED_CHAINS)]
 
 
-def _example(best: BestCandidate, model: str, case: Case, *, is_same_search: bool) -> Example | None:
+def _example(store: Store, run: RunRecord, model: str, case: Case, *, is_same_search: bool) -> Example | None:
     """The example that the best candidate of a run gives; None if it gained nothing here."""
-    ratio = best.ratios.get(case.objective.metric, 0.0)
-    if not 0 < ratio < math.inf:  # a clock that stood still gives 0 or infinity
+    best, metric = RunResult.from_json(run.result).best, case.objective.metric
+    if best is None or best.trial is None or metric not in best.ratios:
         return None
-    if case.objective.goal == "maximize":
+    ratio = best.ratios[metric].value
+    if case.objective.goal == "maximize" and ratio:
         ratio = 1 / ratio
-    if ratio >= 1:
+    nodes: Mapping[str, str] = run.plan.get("nodes", {})
+    passes = frozenset(nodes[node] for node in best.steps if node in nodes)
+    if not passes or not 0 < ratio < 1:  # a clock that stood still gives 0 or infinity
         return None
-    differences: list[str] = []
-    for machine in best.machines:
-        differences += _machine_differences(machine, case.machine)
-    if best.goal.threads != case.target.threads:
-        threads = best.goal.threads
-        differences.append("all threads" if threads == ALL_THREADS else plural(threads, "thread"))
-    if case.search is not None and best.goal.limits != limits_of(to_json(tuple(case.constraints))):
-        differences.append("other constraints")
-    elsewhere = ", ".join(dict.fromkeys(differences))
-    same_search = is_same_search and not elsewhere
-    return Example(model, best.passes, best.values, ratio, case.objective.metric, elsewhere, same_search)
+    elsewhere = ", ".join(dict.fromkeys(_differences(store, run, best.trial, case)))
+    values = {nodes[node]: dict(params) for node, params in best.point.items() if node in nodes}
+    return Example(model, passes, values, ratio, metric, elsewhere, is_same_search and not elsewhere)
 
 
-def _machine_differences(theirs: Machine, mine: Machine) -> list[str]:
-    """Name what differs between two machines."""
-    differences: list[str] = []
-    if theirs.cpu != mine.cpu:
-        differences.append(theirs.cpu or "an unknown CPU")
-    if theirs.runtime != mine.runtime:
-        differences.append(f"onnxruntime {theirs.runtime or 'of an unknown version'}")
-    return differences
+def _differences(store: Store, run: RunRecord, trial: int, case: Case) -> Iterator[str]:
+    """Name what differs where and how the candidate of a trial was measured."""
+    evaluations = store.results.evaluations(store.trials.get(run.id, trial).evaluations)
+    for machine in map(Machine.that_measured, evaluations.values()):
+        if machine.cpu != case.machine.cpu:
+            yield machine.cpu or "an unknown CPU"
+        if machine.runtime != case.machine.runtime:
+            yield f"onnxruntime {machine.runtime or 'of an unknown version'}"
+    threads = run.settings["target"]["threads"]
+    if threads != case.target.threads:
+        yield "all threads" if threads == ALL_THREADS else plural(threads, "thread")
+    if run.settings.get("constraints") != to_json(tuple(case.constraints)):
+        yield "other constraints"
