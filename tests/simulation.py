@@ -18,8 +18,8 @@ from autoopt.dag.compiler.chain import Chain
 from autoopt.data.description import DataDescription
 from autoopt.data.digest import digest
 from autoopt.engine.run.early_warnings import CHECK_SOURCE
+from autoopt.engine.run.export import STORE_INPUTS
 from autoopt.engine.run.opening import open_session
-from autoopt.engine.run.package_inputs import STORE_INPUTS
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import Attempt
 from autoopt.engine.work.context import RunContext

@@ -17,7 +17,7 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.session import kernel_times
-from autoopt.results.operator_times import OperatorTime, OperatorTimes
+from autoopt.results.measurement import OperatorTime, OperatorTimes
 
 MIN_INFERENCES: Final = 3
 """Inferences of each model beside the first one, which is not counted."""

@@ -14,7 +14,6 @@ from autoopt.model.fetch import cached, is_url, shown_source, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.problem.first_call import first_call
 from autoopt.problem.reading import (
     ADMIT,
     INSPECT,
@@ -22,6 +21,7 @@ from autoopt.problem.reading import (
     READ_SECONDS,
     admission_seconds,
     ask_worker,
+    first_call,
     value_of,
 )
 from autoopt.problem.resources import Resources

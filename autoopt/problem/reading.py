@@ -1,17 +1,19 @@
-"""Calls that read what the user named, and have to succeed for a command to continue."""
+"""Calls before there is a run: they read what the user named, and have to succeed for a command to continue."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.outcome import Outcome
-
-if TYPE_CHECKING:  # `plan` starts no worker if it knows the model already
-    from autoopt.workers import CallResult, WorkerPool
+from autoopt.problem.resources import Resources
+from autoopt.workers import CallResult, WorkerPool, reading_call
+from autoopt.workers.pool import READING
+from autoopt.workers.quarantine import Subject
 
 ADMIT: Final = "autoopt.model.worker:admit"
 INSPECT: Final = "autoopt.model.worker:inspect"
@@ -24,6 +26,10 @@ DESCRIBE_DATA: Final = "autoopt.data.worker:describe"
 READ_SECONDS: Final = 60.0
 """Time limit of a call that reads a model, data or a script."""
 
+NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
+"""Texts of the system's errors for a full disk, as libraries pass them on."""
+_ERROR_NAME = re.compile(r"^OSError: \[Errno \d+\] ")
+"""The prefix of such an error."""
 SLOWEST_COPY: Final = 20e6
 """Bytes a second that reading and storing a model gets on a busy machine with a slow disk, at least."""
 
@@ -46,9 +52,6 @@ def ask_worker(
 
     It does not wait at the gate, so that the user learns of a wrong label at once.
     """
-    from autoopt.workers import reading_call
-    from autoopt.workers.pool import READING
-
     pool.warm(READING, workers=1)
     return value_of(reading_call(pool, function, dict(payload), seconds), where, seconds)
 
@@ -74,3 +77,39 @@ def value_of(result: CallResult, where: str, seconds: float = READ_SECONDS) -> d
         case _:
             raise SystemFailure(result.message, where=where)
     raise InputError(reason, where=where)
+
+
+def first_call(
+    resources: Resources,
+    function: str,
+    payload: dict[str, Any],
+    *,
+    subject: Callable[[], str],
+    limit: float,
+    call: Callable[[WorkerPool, str, dict[str, Any], float], CallResult] = reading_call,
+) -> CallResult:
+    """Call a worker function `module:function` with a model before there is a run.
+
+    `subject` computes the digest of what the worker reads, and is called only if any worker has died before. `limit` is
+    in seconds. `call` says how: `repeated_call` or `gated_call` for what is more than reading.
+    """
+    quarantine = resources.quarantine
+    if quarantine.any:
+        reason = quarantine.reason(Subject.model(subject()))
+        if reason is not None:
+            return CallResult(Outcome.CRASHED, message=reason, transient=True)
+    resources.pool.warm(READING, workers=1)
+    result = call(resources.pool, function, payload, limit)
+    raise_if_disk_full(result.message)
+    for step in (result.value or {}).get("steps", ()):
+        raise_if_disk_full(step["message"])
+    if result.died:
+        quarantine.note(Subject.model(subject()), result)
+    return result
+
+
+def raise_if_disk_full(message: str) -> None:
+    """Raise for a full disk, which says nothing about the model and must not be stored as its failure."""
+    if any(text in message for text in NO_SPACE):
+        remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
+        raise SystemFailure(_ERROR_NAME.sub("", message), remedy=remedy)

@@ -23,8 +23,8 @@ from autoopt.passes.base.config import full_config
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
 from autoopt.problem.content_keys import PassRunInput, pass_run_key
 from autoopt.problem.environment import environment
-from autoopt.problem.first_call import first_call
 from autoopt.problem.problem import Limits
+from autoopt.problem.reading import first_call
 from autoopt.problem.resources import Resources
 from autoopt.registry import registry
 from autoopt.store import PassRunRecord

@@ -8,7 +8,7 @@ from typing import Any
 
 from autoopt.metrics import Estimate
 from autoopt.results import Trial
-from autoopt.results.operator_times import OperatorTimes
+from autoopt.results.measurement import OperatorTimes
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest, PassStep, StepReply
-from autoopt.problem.first_call import first_call
+from autoopt.problem.reading import first_call
 from autoopt.registry import DescribeReply
 from autoopt.target import Accelerator
 from autoopt.workers import CallResult, Gate, gated_call, reading_call, repeated_call

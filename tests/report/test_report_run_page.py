@@ -12,7 +12,7 @@ from autoopt.report import pages
 from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.run_page import TITLES, html_report, trials_table
 from autoopt.results import RunResult, TargetResult, Trial
-from autoopt.results.operator_times import OperatorTime, OperatorTimes
+from autoopt.results.measurement import OperatorTime, OperatorTimes
 
 STEP = {"pass": "<static>", "input": "b" * 64, "output": "a" * 64, "params": {"per_channel": True}, "seconds": 1.5}
 FACTS = RunFacts(

@@ -16,8 +16,8 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.problem.environment import versions
-from autoopt.problem.first_call import first_call
 from autoopt.problem.problem import Problem
+from autoopt.problem.reading import first_call
 from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.report.words.failures import plain_reason
 from autoopt.results.run import WARNING

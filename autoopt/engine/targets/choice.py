@@ -15,8 +15,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from autoopt.engine.run.parts import RunPart
-from autoopt.engine.work.meter_calls import request_to_meter
-from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs
+from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, request_to_meter
 from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
 from autoopt.measure.intervals.replicas import FEW

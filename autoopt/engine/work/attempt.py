@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
 from autoopt.engine.work.meter_order import MeterStatistics
+from autoopt.errors import InputError, TimeUp
 from autoopt.observer import SILENT, Observer
 from autoopt.outcome import Outcome
 from autoopt.results import WorkCounts
 from autoopt.results.run import TimeLimit
-from autoopt.store import EvaluationRecord, PassRunRecord
-from autoopt.store.records import MEMORY
+from autoopt.store import EvaluationRecord, PassRunRecord, Store
+from autoopt.store.records import MEMORY, ClaimKind
 
+POLL_SECONDS = 0.2
+"""Time between two looks at work that another process executes."""
+LEASE_MARGIN_SECONDS = 60.0
+"""Time beyond a call's own limit that a lease covers: waiting at the gate, storing the result."""
 GRACE_SECONDS = 10.0
 """Longest time after the deadline that a worker call which started before it may still take."""
 Work: TypeAlias = Literal["pass_runs", "evaluations"]
@@ -166,3 +171,37 @@ class Attempt:
     def call_seconds(self, limit: float) -> float:
         """Time limit of a call: `limit`, or less shortly before the deadline."""
         return max(1.0, min(limit, self.remaining() + self.grace))
+
+
+@contextmanager
+def released_on_error(store: Store, kind: ClaimKind, key: str) -> Iterator[None]:
+    """Release a claim if the run ends before the claimed work is done: its time is over, or an input has changed."""
+    try:
+        yield
+    except (TimeUp, InputError):
+        store.claims.release(kind, key)
+        raise
+
+
+def claim_or_wait(
+    store: Store, attempt: Attempt, kind: ClaimKind, key: str, limit: float, *, redo: bool = False
+) -> bool:
+    """Claim a piece of work that may take `limit` seconds, or wait until another process has finished it.
+
+    With `redo`, a stored failure is no result.
+
+    Returns:
+        True if the claim is ours, False if another process has finished the work.
+
+    Raises:
+        TimeUp: Another process is still working on it after the run's deadline.
+    """
+    while True:
+        seconds = attempt.call_seconds(limit) + LEASE_MARGIN_SECONDS
+        claim = store.claims.acquire(kind, key, seconds=seconds, redo=redo or attempt.retry.active)
+        if claim.state != "held":
+            return claim.state == "mine"
+        if attempt.remaining() < -LEASE_MARGIN_SECONDS:
+            raise TimeUp
+        # The other process may be on another machine, so the database is all there is to ask.
+        time.sleep(POLL_SECONDS)

@@ -13,8 +13,14 @@ from typing import Final
 from autoopt.engine.work.attempt import ExecutedGraphs
 from autoopt.engine.work.calls import CallTerms, guarded_call
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.meter_calls import measure, request_to_meter, subject_of
-from autoopt.engine.work.meter_runs import EvaluationOptions, MeterRun, meter_runs
+from autoopt.engine.work.meter_runs import (
+    EvaluationOptions,
+    MeterRun,
+    measure,
+    meter_runs,
+    request_to_meter,
+    subject_of,
+)
 from autoopt.measure.meters import EXECUTED_GRAPH_METER, LATENCY, Meter
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, WORK, MeasureRequest
 from autoopt.store import EvaluationRecord

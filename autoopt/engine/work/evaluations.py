@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autoopt.engine.work import equal_graphs
-from autoopt.engine.work.claims import claim_or_wait, released_on_error
+from autoopt.engine.work.attempt import claim_or_wait, released_on_error
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.measurements import Measurements
-from autoopt.engine.work.meter_calls import measure, request_to_meter
 from autoopt.engine.work.meter_order import is_too_slow
-from autoopt.engine.work.meter_runs import EvaluationOptions, MeterRun, meter_runs
+from autoopt.engine.work.meter_runs import EvaluationOptions, MeterRun, measure, meter_runs, request_to_meter
 from autoopt.errors import TimeUp
 from autoopt.measure.meters import Meter
 from autoopt.model.candidate import Candidate

@@ -12,8 +12,8 @@ from typing import Any
 from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.config import resolve_path
 from autoopt.data.digest import InputChanged, digest_path
+from autoopt.engine.work.attempt import claim_or_wait, released_on_error
 from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
-from autoopt.engine.work.claims import claim_or_wait, released_on_error
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json

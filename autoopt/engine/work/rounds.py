@@ -10,8 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.meter_calls import call_meter, evaluation_record, request_to_meter
-from autoopt.engine.work.meter_runs import EvaluationOptions, MeterRun, meter_runs
+from autoopt.engine.work.meter_runs import (
+    EvaluationOptions,
+    MeterRun,
+    call_meter,
+    evaluation_record,
+    meter_runs,
+    request_to_meter,
+)
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureReply
 from autoopt.metrics import MEDIAN_LATENCY
