@@ -6,11 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from autoopt.engine.run import package_inputs
+from autoopt.engine.run import export
 from autoopt.engine.tools import apply, maintenance
 from autoopt.workers import WorkerPool
 
-USERS: tuple[ModuleType, ...] = (apply, package_inputs, maintenance)
+USERS: tuple[ModuleType, ...] = (apply, export, maintenance)
 """Modules that open pools."""
 _free: list[KeptPool] = []
 
