@@ -46,7 +46,10 @@ class CpuInfo(TypedDict):
 @lru_cache(maxsize=1)
 def cpu() -> CpuInfo:
     """This machine's CPU. Model name and flags come from `CPUINFO` on Linux."""
-    info = CpuInfo(model=platform.processor() or platform.machine(), cores=_usable_cores(), flags=())
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # taskset, cpusets of containers
+        cores = len(os.sched_getaffinity(0))
+    info = CpuInfo(model=platform.processor() or platform.machine(), cores=cores, flags=())
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
@@ -59,12 +62,6 @@ def cpu() -> CpuInfo:
             info["flags"] = tuple(sorted(set(value.split())))
             break
     return info
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):  # taskset, cpusets of containers
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def local_accelerator() -> Accelerator:

@@ -120,14 +120,12 @@ class Probe:
         """The passes of another host by name and alias."""
         return self.hosts.passes_of(host, accelerator)
 
-    def describe_script(self, script: str | Path | None, accelerator: Accelerator) -> DescribeReply:
-        """Describe the passes and metrics that a user script defines; nothing without a script.
+    def describe_script(self, script: Path, accelerator: Accelerator) -> DescribeReply:
+        """Describe the passes and metrics that a user script defines.
 
         Raises:
             InputError: The script cannot be read or fails.
         """
-        if script is None:
-            return DescribeReply(())
         request = DescribeRequest(str(script), accelerator)
         return DescribeReply.from_json(self.ask(DESCRIBE, to_json(request), str(script)))
 

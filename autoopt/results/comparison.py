@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 from autoopt.metrics import Estimate, is_ratio_metric, known_metric
 from autoopt.results.figures import metrics_of, model_estimate
-from autoopt.results.model import ModelResult
 from autoopt.results.run import RunResult
 
 Verdict: TypeAlias = Literal["better", "worse", "same", "only in first", "only in second"]
@@ -32,13 +31,12 @@ def differences(first: RunResult, second: RunResult) -> tuple[Difference, ...]:
     if first.best is None and second.best is None:
         return ()
     metrics = dict.fromkeys((*metrics_of(first), *metrics_of(second)))
-    return tuple(_difference(name, first.best, second.best) for name in metrics)
-
-
-def _difference(metric: str, first: ModelResult | None, second: ModelResult | None) -> Difference:
-    before = model_estimate(first, metric) if first else None
-    after = model_estimate(second, metric) if second else None
-    return Difference(metric, before, after, is_ratio_metric(metric), _verdict(metric, before, after))
+    found = []
+    for metric in metrics:
+        models = (first.best, second.best)
+        before, after = (None if model is None else model_estimate(model, metric) for model in models)
+        found.append(Difference(metric, before, after, is_ratio_metric(metric), _verdict(metric, before, after)))
+    return tuple(found)
 
 
 def _verdict(metric: str, before: Estimate | None, after: Estimate | None) -> Verdict:

@@ -79,10 +79,9 @@ def test_other_data_and_models_are_described_anew(
 def test_a_script_tells_its_passes_and_metrics(simulation: Simulation, pool: ReadingPool) -> None:
     metric = {"name": "cost", "unit": "euro", "direction": "minimize", "kind": "custom", "summary": "the cost"}
     pool.answers[DESCRIBE] = {"passes": [], "metrics": [metric]}
-    described = Probe(simulation.resources).describe_script("mine.py", Accelerator())
+    described = Probe(simulation.resources).describe_script(Path("mine.py"), Accelerator())
     assert described.passes == ()
     assert [metric.unit for metric in described.metrics] == ["euro"]
-    assert Probe(simulation.resources).describe_script(None, Accelerator()).metrics == ()
 
 
 def test_the_cpus_provider_is_known_without_asking(simulation: Simulation, pool: ReadingPool) -> None:

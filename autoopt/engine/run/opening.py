@@ -57,7 +57,7 @@ def open_session(
     if request.is_retry:
         request, repeats_failures = _continuing(request, problem.identity, store)
     finished = _finished_run(store, request, problem.identity)
-    if finished is not None and _answers(request, finished):
+    if finished is not None and request.accepts_answer and is_complete(finished.result):
         attempt = make_attempt(request, problem, finished.id, began)
         session = make_session(RunContext(problem, resources, attempt), _name(request, problem, parent))
         session.answer = stored_answer(store, finished, attempt.elapsed())
@@ -125,11 +125,6 @@ def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord
 def _is_cut_short(result: Json) -> bool:
     """True if trials failed for a reason outside of the model, or the time of a sweep was up."""
     return bool(result.get("untried")) or result.get("time_limit") == TimeLimit.SWEEP
-
-
-def _answers(request: RunRequest, finished: RunRecord) -> bool:
-    """True if the result of an identical finished run is the answer."""
-    return request.accepts_answer and is_complete(finished.result)
 
 
 def _announce(request: RunRequest, problem: Problem) -> None:
@@ -206,7 +201,15 @@ def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequ
         InputError: The run to be resumed has other content, or another process works on it.
     """
     if request.resume is not None:
-        return _resume(store, store.runs.get(request.resume), record.identity)
+        interrupted = store.runs.get(request.resume)
+        if interrupted.identity != record.identity:
+            what = "cannot be resumed: the model, the DAG, the data or the installed versions have changed"
+            remedy = "'autoopt run' starts a new one and reuses what still holds"
+            raise InputError(f"run {interrupted.id} {what}", remedy=remedy)
+        claim = store.claims.acquire("run", interrupted.id, redo=True)
+        if not claim:
+            raise InputError(f"run {interrupted.id} is already running ({claim.owner})")
+        return interrupted
     for run in store.runs.all(status="running", identity=record.identity):
         if store.claims.acquire("run", run.id):
             close_dead_runs(store, record.identity, run.id)
@@ -269,18 +272,6 @@ def _record(request: RunRequest, problem: Problem, parent: RunRecord | None) -> 
     )
 
 
-def _resume(store: Store, record: RunRecord, identity: str) -> RunRecord:
-    if record.identity != identity:
-        raise InputError(
-            f"run {record.id} cannot be resumed: the model, the DAG, the data or the installed versions have changed",
-            remedy="'autoopt run' starts a new one and reuses what still holds",
-        )
-    claim = store.claims.acquire("run", record.id, redo=True)
-    if not claim:
-        raise InputError(f"run {record.id} is already running ({claim.owner})")
-    return record
-
-
 def _study(problem: Problem, cost: Cost) -> Study | ChainStudies:
     chains = problem.plan.searched
     if not chains:
@@ -289,9 +280,18 @@ def _study(problem: Problem, cost: Cost) -> Study | ChainStudies:
     apart: set[str] = set()
     if problem.unverified:
         apart.update(chain.id for chain in chains.values() if chain.lossy)
+    spaces: list[ChainSpace] = []
+    for chain in chains.values():
+        passes = tuple((node.id, node.pass_name) for node in chain.nodes)
+        sets_only_run = chain.nodes[-1].info.session_only
+        spaces.append(
+            ChainSpace(
+                chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late, sets_only_run=sets_only_run
+            )
+        )
     return create_study(
         problem.search,
-        list(map(_chain_space, chains.values())),
+        spaces,
         problem.goal.objectives,
         cost=cost,
         node_objectives=problem.spec.node_objectives,
@@ -313,19 +313,6 @@ def first_points(plan: Plan, chains: Mapping[str, Chain]) -> list[tuple[str, Poi
     heavy = sorted((chain for chain in chains.values() if chain.weight > 1), key=lambda chain: -chain.weight)
     preferred = [(chain.id, point) for chain in heavy for point in chain.prior]
     return [*confirmed, *preferred, *learned]
-
-
-def _chain_space(chain: Chain) -> ChainSpace:
-    passes = tuple((node.id, node.pass_name) for node in chain.nodes)
-    return ChainSpace(
-        chain.id,
-        passes,
-        chain.space,
-        chain.weight,
-        chain.prior,
-        chain.is_late,
-        sets_only_run=chain.nodes[-1].info.session_only,
-    )
 
 
 def cost_of(ctx: RunContext) -> Cost:

@@ -79,10 +79,6 @@ def _note(ctx: RunContext, measurements: Measurements) -> str:
     missing = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in measurements.metrics]
     if measurements.too_slow and missing:
         return f"too slow: {', '.join(missing)} not measured"
-    return _shared_note(ctx, measurements)
-
-
-def _shared_note(ctx: RunContext, measurements: Measurements) -> str:
     shared = [details for details in measurements.details.values() if TWIN in details]
     if not shared:
         return ""
