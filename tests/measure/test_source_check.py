@@ -84,6 +84,8 @@ def test_classes_in_another_order_are_named(classifier: str, tmp_path: Path) -> 
         "among 4 classes; the classes are in another order: label 0 is mostly the model's class 3; "
         "--classes 3,2,1,0 gives the model's order"
     )
+    (half,) = warnings(tmp_path, classifier, x=x, labels=np.array([0, 2, 1, 3])[labels])
+    assert "accuracy of 50.0 % on 64 items is low; the classes are in another order: label 1 is mostly" in half
 
 
 def test_the_named_order_of_classes_is_right(classifier: str, tmp_path: Path) -> None:

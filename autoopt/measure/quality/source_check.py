@@ -198,11 +198,12 @@ def _score_signs(
     accuracy = _accuracy(scores, labels)
     limit = _chance(1 / classes, len(data))
     is_chance = len(data) >= FEWEST and accuracy <= limit
-    if is_chance:
-        order, is_certain = _order_remedy(scores.argmax(axis=1), labels, names)
+    order, is_certain = _order_remedy(scores.argmax(axis=1), labels, names)
+    if is_chance or is_certain:
+        low = f"is no better than chance among {classes} classes" if is_chance else "is low"
         yield Sign(
-            f"the source model's accuracy of {_percent(accuracy)} on {len(data)} items is no better than chance among "
-            f"{classes} classes; {order or 'check the labels, the order of the classes and the preprocessing'}",
+            f"the source model's accuracy of {_percent(accuracy)} on {len(data)} items {low}; "
+            f"{order or 'check the labels, the order of the classes and the preprocessing'}",
             stops=is_certain or accuracy < _chance(1 / classes, len(data), -WORSE),
         )
     if is_constant or is_chance:
@@ -257,16 +258,17 @@ def _class_id_signs(output: Array, labels: Array, names: Array) -> Iterator[Sign
     # The agreement of independent predictions and labels, as in Cohen's kappa.
     classes = np.union1d(predictions, labels)
     by_chance = float(sum((predictions == each).mean() * (labels == each).mean() for each in classes))
-    if accuracy > _chance(by_chance, len(labels)):
+    is_chance = accuracy <= _chance(by_chance, len(labels))
+    order, is_certain = _order_remedy(predictions, labels, names)
+    if not is_chance and not is_certain:
         return
     ids = f"labels such as {labels.min()} and {labels.max()}, class ids of {predictions.min()} to {predictions.max()}"
-    order, is_certain = _order_remedy(predictions, labels, names)
+    low = "no better than chance" if is_chance else "low"
     remedy = order or "check the labels, the order of the columns and the preprocessing"
     if labels.min() > 0 and float((predictions == labels - 1).mean()) > accuracy + 0.1:
         remedy = "do the labels count from 1? Subtract 1"
     yield Sign(
-        f"the source model's accuracy of {_percent(accuracy)} on {len(labels)} items is no better than chance "
-        f"({ids}); {remedy}",
+        f"the source model's accuracy of {_percent(accuracy)} on {len(labels)} items is {low} ({ids}); {remedy}",
         stops=is_certain or accuracy < _chance(by_chance, len(labels), -WORSE),
     )
 
