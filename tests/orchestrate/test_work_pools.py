@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from builders import mlp, write
 from children import HANG_SECONDS
-from serving import Serving, environment, serving
+from serving import Serving, alive, belonging, environment, eventually, serving
 
 from autoopt.store import open_store
+from autoopt.workers import Gate
 
 pytestmark = pytest.mark.service
 
@@ -129,3 +130,16 @@ def test_a_pool_without_a_worker_is_said_and_can_be_interrupted(served: Serving)
     assert any("prefect worker start --pool idle" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     assert process.wait(HANG_SECONDS) == 130
+
+
+def test_cancel_of_a_run_ends_its_part_in_a_pool(served: Serving) -> None:
+    dag = write_dag(served, f"{BOTH}\nobjectives: [{{metric: latency_p50}}]", "cancelled.yaml")
+    run = served.start("optimize_model", dag=str(served.folder / dag))
+    part = eventually(lambda: [row for row in served.children_of(run) if row["work_pool_name"] == "board"])[0]["id"]
+    with Gate(served.folder / "tmp").measuring():  # so that it does not end by itself
+        eventually(lambda: served.get(f"flow_runs/{part}")["state_type"] == "RUNNING")
+        served.cancel(run)
+        assert served.ended(run)["state_type"] == "CANCELLED"
+        assert served.ended(part)["state_type"] == "CANCELLED"
+        assert eventually(lambda: not any(map(alive, belonging(served.folder, "prefect.engine"))))
+        assert not any(map(alive, belonging(served.folder, "workers/child.py")))
