@@ -158,9 +158,15 @@ class SweepHistory:
         return counts
 
     def last_entries(self, sweep: str) -> dict[str, SweepEntry]:
-        """The entries of the last finished sweep before this one, by the model's name."""
-        last = next(self._finished(sweep), None)
-        return {} if last is None else {entry.name: entry for entry in self._result(last).models}
+        """The newest entry of each model by its name, in the sweeps before this one back to one that ran all models."""
+        last: dict[str, SweepEntry] = {}
+        for record in self._finished(sweep):
+            result = self._result(record)
+            for entry in result.models:
+                last.setdefault(entry.name, entry)
+            if record.settings.get("only") is None and not result.not_run:
+                break
+        return last
 
     @cached_property
     def identity(self) -> dict[str, str]:

@@ -19,10 +19,12 @@ MOST_PAGES = 100
 RUN_ID: Final = re.compile("[0-9a-f]{12}")
 
 
-def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path) -> dict[str, str]:
+def write_run_pages(
+    store: Store, entries: Sequence[SweepEntry], out: Path, in_use: Collection[str]
+) -> dict[str, str]:
     """Write the pages of runs that have none yet in `out`: at most `MOST_PAGES`, of changed models before others.
 
-    Then delete those of other runs.
+    Then delete those of runs that are not `in_use`.
 
     Returns:
         The path of each page, relative to `out`, by the run's id.
@@ -40,12 +42,7 @@ def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path) -> d
             if record.result:
                 page = run_report(store, record, RunResult.from_json(record.result))
                 write_page(folder / f"{entry.run}.html", page)
-        _prune(folder, {entry.run for entry in entries})
-        return {page.stem: f"{FOLDER}/{page.name}" for page in folder.glob("*.html")}
-
-
-def _prune(folder: Path, in_use: Collection[str]) -> None:
-    """Delete the pages of runs that no model of the sweep has any more."""
-    for page in folder.glob("*.html"):
-        if RUN_ID.fullmatch(page.stem) and page.stem not in in_use:
-            page.unlink()
+        for old in folder.glob("*.html"):
+            if RUN_ID.fullmatch(old.stem) and old.stem not in in_use:
+                old.unlink()
+        return {old.stem: f"{FOLDER}/{old.name}" for old in folder.glob("*.html")}

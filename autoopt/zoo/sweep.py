@@ -173,7 +173,8 @@ class Sweep:
         """Write the report and the pages of its runs, if a folder is given."""
         if self._request.out is None:
             return
-        pages = write_run_pages(self._store, result.models, self._request.out)
+        in_use = {entry.run for entry in self._history.last_entries("").values()}
+        pages = write_run_pages(self._store, result.models, self._request.out, in_use)
         write_report(result, self._request.out, pages, self._store.sweeps.get(self._id).created)
 
     def _run_model(self, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry]) -> SweepEntry:

@@ -228,3 +228,15 @@ def test_a_release_comes_before_good_sweeps_until_a_later_one_is_accepted(night:
     assert night.good("two") == []
     accepted = night.add(night.entry("one"), accept=True)
     assert [sweep for sweep, _ in night.good()] == [accepted, second, first]
+
+
+def test_the_last_entry_of_a_model_that_the_last_sweeps_left_out_is_an_earlier_one(night: Night) -> None:
+    def entry(name: str, runtime: str) -> SweepEntry:
+        return night.entry(name, environment={"onnxruntime": runtime})
+
+    night.add(entry("one", "1"), entry("two", "1"), entry("gone", "1"))
+    night.add(entry("one", "2"), entry("two", "2"))
+    night.add(entry("two", "3"), not_run=("one",))
+    night.add(entry("one", "4"), only="a")
+    last = {name: entry.environment["onnxruntime"] for name, entry in night.history.last_entries("now").items()}
+    assert last == {"one": "4", "two": "3"}

@@ -34,11 +34,11 @@ def finished(store: Store) -> SweepEntry:
 
 def test_each_run_has_a_page_for_as_long_as_a_model_has_it(store: Store, tmp_path: Path) -> None:
     out, tonight, before = tmp_path / "out", finished(store), finished(store)
-    pages = write_run_pages(store, [before], out)
+    pages = write_run_pages(store, [before], out, {before.run})
     assert pages == {before.run: f"reports/{before.run}.html"}
     assert "No model meets the constraints." in (out / pages[before.run]).read_text()
     (out / "reports" / "notes.html").touch()
-    write_run_pages(store, [tonight, SweepEntry("failed", "failed")], out)
+    write_run_pages(store, [tonight, SweepEntry("failed", "failed")], out, {tonight.run, ""})
     assert {page.stem for page in (out / "reports").iterdir()} == {tonight.run, "notes"}
 
 
@@ -48,11 +48,13 @@ def test_pages_of_changed_models_come_first_where_there_are_too_many(
     monkeypatch.setattr(run_pages, "MOST_PAGES", 2)
     same, other, worse = (finished(store) for _ in range(3))
     worse = replace(worse, compared=EntryComparison("worse"))
-    assert write_run_pages(store, [same, other, worse], tmp_path / "out").keys() == {worse.run, same.run}
-    assert other.run in write_run_pages(store, [same, other, worse], tmp_path / "out"), "the next sweep continues"
+    entries, out = [same, other, worse], tmp_path / "out"
+    in_use = {entry.run for entry in entries}
+    assert write_run_pages(store, entries, out, in_use).keys() == {worse.run, same.run}
+    assert other.run in write_run_pages(store, entries, out, in_use), "the next sweep continues"
 
 
 def test_a_folder_that_cannot_be_written_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(InputError, match="cannot write the reports"):
-        write_run_pages(store, [], tmp_path / "out")
+        write_run_pages(store, [], tmp_path / "out", ())

@@ -199,6 +199,18 @@ def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
     assert night["baseline"]["intervals"]["latency_p50"] != run["baseline"]["intervals"]["latency_p50"]
 
 
+def test_a_sweep_of_some_models_leaves_what_the_last_sweep_said_of_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = models(sweep(folder, out=folder / "out"))
+    monkeypatch.setattr("autoopt.zoo.sweep_entry.environment", lambda: {"libraries": {"onnxruntime": "new"}})
+    sweep(folder, out=folder / "out", only="cnn")
+    pages = {page.stem for page in (folder / "out" / "reports").iterdir()}
+    assert pages == {entry["run"] for entry in before.values()} - {""}
+    changes = sweep(folder, only=None)["environment_changes"]
+    assert any(change.endswith("-> new") for change in changes)
+
+
 def test_the_last_best_is_measured_beside_tonights(folder: Path) -> None:
     first = models(sweep(folder, only="cnn"))["more"]
     with open_store(None, folder / "home") as store:
