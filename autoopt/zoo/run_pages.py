@@ -19,9 +19,7 @@ MOST_PAGES = 100
 RUN_ID: Final = re.compile("[0-9a-f]{12}")
 
 
-def write_run_pages(
-    store: Store, entries: Sequence[SweepEntry], out: Path, in_use: Collection[str]
-) -> dict[str, str]:
+def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path, in_use: Collection[str]) -> dict[str, str]:
     """Write the pages of runs that have none yet in `out`: at most `MOST_PAGES`, of changed models before others.
 
     Then delete those of runs that are not `in_use`.
