@@ -54,12 +54,10 @@ class InterimPackage:
         model, clock = result.better_model, ctx.attempt.clock
         if self.out is None:
             return
-        if model is None and result.best_lossy is not None and not self._named_lossy:
-            self._named_lossy = True
-            ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ gets lossless models only; {lossy_note(result)}")
-        if model is None or model.candidate.key == self._candidate:
+        if model is None:
+            self._name_lossy(ctx, result, self.out)
             return
-        if clock() < self._next_time and not always:
+        if model.candidate.key == self._candidate or (clock() < self._next_time and not always):
             return
         began = time.thread_time()
         is_first = not self._candidate
@@ -73,6 +71,11 @@ class InterimPackage:
                 ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ has {self.content}")
         # Waiting for a measurement to end, which is not in the CPU time, does no harm.
         self._next_time = clock() + (time.thread_time() - began) / TIME_SHARE
+
+    def _name_lossy(self, ctx: RunContext, result: RunResult, out: Path) -> None:
+        if result.best_lossy is not None and not self._named_lossy:
+            self._named_lossy = True
+            ctx.attempt.observer.on_note(f"{shown_folder(out)}/ gets lossless models only; {lossy_note(result)}")
 
     def finish(self, ctx: RunContext, result: RunResult, out: Path) -> bool:
         """Write the best model of a cancelled run to a folder and say so; false if none is better than the source.

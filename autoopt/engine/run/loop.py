@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from statistics import median
@@ -155,10 +155,7 @@ class SearchLoop:
     def _fill(self, window: deque[tuple[Proposal, Future[Trial]]], executor: Executor, most: int) -> None:
         """Submit trials until there are this many, or the search is over."""
         while len(window) < most and not self.end.text:
-            is_first = not self.completed and len(window) == 1
-            if is_first and self.confirmation.is_expected:
-                return  # its result may end the search
-            if window and not self._has_time_beside(window):
+            if window and not self._may_begin_beside(window):
                 return
             proposal = self._next or next(iter(self.study.ask(1)), None)
             self._next = proposal
@@ -187,8 +184,10 @@ class SearchLoop:
         self.end = SearchEnd(text, limit)
         return False
 
-    def _has_time_beside(self, window: Iterable[tuple[Proposal, Future[Trial]]]) -> bool:
-        """True if a trial that shares the cores with others ends within the search's own time."""
+    def _may_begin_beside(self, window: Sequence[tuple[Proposal, Future[Trial]]]) -> bool:
+        """True if a trial that shares the cores with others ends within the search's own time, and may be needed."""
+        if not self.completed and len(window) == 1 and self.confirmation.is_expected:
+            return False  # the first result may end the search
         now = self.ctx.attempt.clock()
         running = [now - self._started[proposal.number] for proposal, _ in window]
         return now + SHARED_CORES * max(*running, *(taken for _, taken in self._durations), 0.0) < self.until

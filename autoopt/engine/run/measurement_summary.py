@@ -121,13 +121,16 @@ def _throughput(parts: Sequence[Mapping[str, Details]]) -> list[ThroughputResult
         for profile, details in part.items():
             for row in details.get("throughput", ()):
                 rows.setdefault((row["batch_size"], row["concurrency"], profile), []).append(row)
-    results = []
-    for key, measured in rows.items():
-        refused = next((row["refused"] for row in measured if "refused" in row), "")
-        sides = [] if refused else [{side: row[side] for side in SIDES if side in row} for row in measured]
-        candidate, source, ratio = map(_combined(sides).get, SIDES)
-        results.append(ThroughputResult(*key, candidate, source, ratio, refused))
-    return results
+    return [_throughput_row(*key, measured) for key, measured in rows.items()]
+
+
+def _throughput_row(batch_size: int, concurrency: int, profile: str, measured: Sequence[Details]) -> ThroughputResult:
+    for row in measured:
+        if "refused" in row:
+            return ThroughputResult(batch_size, concurrency, profile, refused=row["refused"])
+    sides = [{side: row[side] for side in SIDES if side in row} for row in measured]
+    candidate, source, ratio = map(_combined(sides).get, SIDES)
+    return ThroughputResult(batch_size, concurrency, profile, candidate, source, ratio)
 
 
 def _combined(measured: Sequence[Mapping[str, Details]]) -> dict[str, Estimate]:

@@ -49,6 +49,10 @@ def open_session(
 ) -> Session:
     """Open the session of a request.
 
+    The store is asked first, as the same request may have been answered, cancelled or interrupted; only then is there a
+    record, from which a resumed run takes its first points and the time that it has used. What is announced is what is
+    searched: nothing is, where only candidates are measured.
+
     The session does not close the resources. `began` is the start of the command on `time.monotonic`; `parent` is the
     run over several targets or models that this run is a part of.
     """
@@ -62,10 +66,7 @@ def open_session(
         session = make_session(RunContext(problem, resources, attempt), _name(request, problem, parent))
         session.answer = stored_answer(store, finished, attempt.elapsed())
         return session
-    new_record = _record(request, problem, parent)
-    if finished is not None:
-        # The search is done: this run adds to the measurements of the candidates that it found.
-        new_record = replace(new_record, settings={**new_record.settings, CONTINUES: finished.id})
+    new_record = _record(request, problem, parent, finished)
     record = begin_run(request, new_record, store, chain_records(problem.plan))
     problem = with_recorded_points(problem, record)
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
@@ -258,15 +259,18 @@ def _name(request: RunRequest, problem: Problem, parent: RunRecord | None) -> st
     return name
 
 
-def _record(request: RunRequest, problem: Problem, parent: RunRecord | None) -> RunRecord:
-    """The record of a new run."""
+def _record(request: RunRequest, problem: Problem, parent: RunRecord | None, finished: RunRecord | None) -> RunRecord:
+    """The record of a new run, which adds to the measurements of the candidates of an identical finished one."""
+    settings = settings_of(request, problem)
+    if finished is not None:
+        settings[CONTINUES] = finished.id
     return RunRecord(
         id="",
         name=_name(request, problem, parent),
         identity=problem.identity,
         model=problem.source.artifact,
         plan=problem.plan.to_json(limit=SHOWN_CHAINS),
-        settings=settings_of(request, problem),
+        settings=settings,
         sweep=request.sweep,
         parent=None if parent is None else parent.id,
     )

@@ -79,11 +79,15 @@ def _note(ctx: RunContext, measurements: Measurements) -> str:
     missing = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in measurements.metrics]
     if measurements.too_slow and missing:
         return f"too slow: {', '.join(missing)} not measured"
+    return _shared_note(ctx, measurements)
+
+
+def _shared_note(ctx: RunContext, measurements: Measurements) -> str:
     shared = [details for details in measurements.details.values() if TWIN in details]
     if not shared:
         return ""
     twin = shared[-1][TWIN]
-    relation = "takes as long as" if OTHER_VALUES in shared[-1] else "runs the same graph as"
+    relation = "takes as long as" if shared[-1].get(OTHER_VALUES) else "runs the same graph as"
     if twin == ctx.problem.source.key:
         return f"{relation} the source"
     for trial in ctx.store.trials.all(ctx.run):

@@ -127,8 +127,7 @@ def apply_pass(
         script = str(fetch(script, settings().home / "downloads"))
     with WorkerPool(size=1) as pool:
         info, required = _look_up(pool, name, script, options.accelerator)
-        path = model
-        repairs: tuple[str, ...] = ()
+        path, repairs = model, ()
         if not info.makes_model:
             payload = {"source": str(model), "dest": str(source)}
             repairs = tuple(ask_worker(pool, ADMIT, payload, str(model), options.timeout)["repairs"])

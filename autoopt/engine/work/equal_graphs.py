@@ -58,11 +58,11 @@ def measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[E
         else:
             twin = ctx.store.results.evaluation_of_graph(graph_key)
         if twin is not None and twin.outcome.good:
-            own_details |= {SHARED: twin.key, TWIN: twin.candidate.key}
-            if work and twin.details.get(EXECUTED_GRAPH) != graphs.candidate:
-                own_details[OTHER_VALUES] = True
+            details = {**twin.details, **own_details, SHARED: twin.key, TWIN: twin.candidate.key}
+            if work:
+                details[OTHER_VALUES] = twin.details.get(EXECUTED_GRAPH) != graphs.candidate
             record = replace(twin, key=meter_run.key, candidate=meter_run.candidate, run=ctx.run, seconds=0.0)
-            record = replace(record, graph=None, details={**twin.details, **own_details})
+            record = replace(record, graph=None, details=details)
             finish(record)
             return record, False
         record = measure(ctx, request, meter_run, limit)
