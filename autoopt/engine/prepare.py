@@ -65,8 +65,7 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
             for note in runtimes:
                 request.observer.on_note(note)
         parts = request.parts or spec.parts
-        if not (request.model or spec.model_path or parts):
-            raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
+        _check_model(request, spec)
         if parts and request.model is None:
             # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
             from autoopt.engine.model_sets.preparation import prepare_model_set
@@ -108,6 +107,12 @@ def _warmed(run: Targets | ModelSetRun, resources: Resources) -> Targets | Model
     if run.answer is None:
         _warm(resources, WARM)
     return run
+
+
+def _check_model(request: RunRequest, spec: DagSpec) -> None:
+    """Refuse a run of no model."""
+    if request.model is None and spec.model is None:
+        raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
 
 
 def _parent(request: RunRequest, store: Store) -> RunRecord | None:

@@ -213,8 +213,8 @@ def _example(store: Store, run: RunRecord, model: str, case: Case, *, is_same_se
     if best is None or best.trial is None or metric not in best.ratios:
         return None
     ratio = best.ratios[metric].value
-    if case.objective.goal == "maximize" and ratio:
-        ratio = 1 / ratio
+    if case.objective.goal == "maximize":
+        ratio = best.ratios[metric].inverse().value
     nodes: Mapping[str, str] = run.plan.get("nodes", {})
     passes = frozenset(nodes[node] for node in best.steps if node in nodes)
     if not passes or not 0 < ratio < 1:  # a clock that stood still gives 0 or infinity

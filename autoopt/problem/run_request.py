@@ -249,11 +249,7 @@ def with_fields(request: RunRequest, fields: Mapping[str, Json]) -> RunRequest:
         elif name in PROPOSAL_FIELDS:
             options[PROPOSAL_FIELDS[name]] = value
         else:
-            hint = "'autoopt init MODEL' writes a DAG to set it in"
-            if section not in DagSpec.model_fields:
-                names = (*PROPOSAL_FIELDS, *(f"search.{known}" for known in SearchFields.model_fields))
-                hint = did_you_mean(name, names) or f"known: {', '.join(PROPOSAL_FIELDS)}, search.*, measurement.*"
-            raise InputError("is no field for a bare model", where=name, remedy=hint)
+            raise InputError("is no field for a bare model", where=name, remedy=_remedy_for(name))
     try:
         SearchFields.model_validate(search)
     except ValidationError as error:
@@ -264,6 +260,13 @@ def with_fields(request: RunRequest, fields: Mapping[str, Json]) -> RunRequest:
         measurement={**request.measurement, **measurement},
         proposal_options=replace(request.proposal_options, **options),
     )
+
+
+def _remedy_for(field_name: str) -> str:
+    if field_name.partition(".")[0] in DagSpec.model_fields:
+        return "'autoopt init MODEL' writes a DAG to set it in"
+    names = (*PROPOSAL_FIELDS, *(f"search.{known}" for known in SearchFields.model_fields))
+    return did_you_mean(field_name, names) or f"known: {', '.join(PROPOSAL_FIELDS)}, search.*, measurement.*"
 
 
 def spec_of(request: RunRequest) -> DagSpec:

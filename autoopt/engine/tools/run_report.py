@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -51,27 +51,26 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
     """Look up the circumstances of a run."""
     settings = record.settings or {}
     request = _section(settings, "request")
-    lineage: Json = {}
-    part_lineages = {part.name: store.lineage.trace(part.model.candidate).to_json() for part in result.parts}
-    if result.best is not None and not result.parts:
-        lineage = store.lineage.trace(result.best.candidate).to_json()
-    lineages = [lineage, *part_lineages.values()]
+    models = {part.name: part.model for part in result.parts}
+    if result.best is not None and not models:
+        models = {"": result.best}
+    lineages = {name: store.lineage.trace(model.candidate).to_json() for name, model in models.items()}
     accelerator = _section(_section(settings, "replay_environment"), "accelerator")
     search = _section(settings, "search")
     evaluation, calibration = _data_texts(request)
     return RunFacts(
         name=record.name,
+        models=_model_facts(store, lineages.values()),
         model=str(request.get("model") or settings.get("model") or ""),
         dag=str(settings.get("dag") or ""),
         evaluation=evaluation,
         calibration=calibration,
         target=", ".join(str(accelerator[name]) for name in ("device", "execution_provider") if name in accelerator),
-        environment=_environment(lineages),
+        environment=_environment(lineages.values()),
         search={name: search[name] for name in SEARCH if search.get(name) not in (None, "")},
         created=record.created,
-        lineage=lineage,
-        part_lineages=part_lineages,
-        models=_model_facts(store, lineages),
+        lineage=lineages.pop("", {}),
+        part_lineages=lineages,
         measurements=_measurements(store, result),
         sensitivity=_sensitivity(store, finished_trials(store, record.id)),
         part_trials={each.run: finished_trials(store, each.run) for each in result.part_results},
@@ -94,7 +93,7 @@ def _section(document: Json, name: str) -> Json:
     return section
 
 
-def _environment(lineages: Sequence[Json]) -> Json:
+def _environment(lineages: Iterable[Json]) -> Json:
     """The environment that the best model was made in; this process's if nothing was made."""
     for lineage in lineages:
         for step in lineage.get("steps") or ():
@@ -168,7 +167,7 @@ def _measured_here(store: Store, candidate: Candidate) -> bool:
     return set(map(Machine.that_measured, evaluations)) == {Machine.of({})}
 
 
-def _model_facts(store: Store, lineages: Sequence[Json]) -> dict[str, ModelContent]:
+def _model_facts(store: Store, lineages: Iterable[Json]) -> dict[str, ModelContent]:
     """Size and operators of the models of lineages with a step that made a model."""
     digests: dict[str, None] = {}
     for lineage in lineages:
