@@ -17,7 +17,7 @@ from autoopt.target import Accelerator
 PassCode: TypeAlias = Callable[..., object]
 """A subclass of `Pass`, or a function `(model, **parameters) -> model`."""
 
-Takes: TypeAlias = Literal["ir", "proto", "outline", "path"]
+Takes: TypeAlias = Literal["ir", "proto", "path"]
 _FORMS: Final[Mapping[str, Takes]] = {"Model": "ir", "ModelProto": "proto", "Path": "path"}
 """Annotation of a parameter -> form of the model that it takes."""
 

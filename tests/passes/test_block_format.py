@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from bench import ops, outputs, saved, step, steps
 from micro_models import made, normal
@@ -46,7 +47,7 @@ def test_weights_stay_the_same(tmp_path: Path, bits: int, symmetric: bool, signe
 
 
 def test_a_bias_is_added_and_excluded_nodes_stay(tmp_path: Path) -> None:
-    quantized = WeightOnlyQuantization(accuracy_level=1).run(products())
+    quantized = WeightOnlyQuantization(accuracy_level=1).run(ir.from_proto(products()))
     assert isinstance(quantized, onnx.ModelProto)
     last = quantized.graph.node[1]
     last.input.extend([""] * (5 - len(last.input)) + ["bias"])
@@ -57,7 +58,7 @@ def test_a_bias_is_added_and_excluded_nodes_stay(tmp_path: Path) -> None:
 
 
 def test_zero_points_in_float_stay(tmp_path: Path) -> None:
-    quantized = WeightOnlyQuantization(is_symmetric=False).run(products())
+    quantized = WeightOnlyQuantization(is_symmetric=False).run(ir.from_proto(products()))
     assert isinstance(quantized, onnx.ModelProto)
     for node in quantized.graph.node:
         tensors = {tensor.name: tensor for tensor in quantized.graph.initializer}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from bench import outputs
 from hypothesis import given
@@ -26,7 +27,7 @@ UNIT = {"x": np.eye(INNER, dtype=np.float32)}
 @pytest.mark.parametrize("shift", [0, 3])
 def test_rounds_like_onnxruntime(tmp_path: Path, bits: int, symmetric: bool, shift: float) -> None:
     weight = normal(INNER, COLUMNS) + np.float32(shift)
-    library = WeightOnlyQuantization(bits=bits, is_symmetric=symmetric).run(made(PRODUCT, w=weight))
+    library = WeightOnlyQuantization(bits=bits, is_symmetric=symmetric).run(ir.from_proto(made(PRODUCT, w=weight)))
     rounded = BlockGrid(bits, 32, symmetric).rounded(weight)
     np.testing.assert_allclose(rounded, outputs(library, tmp_path, UNIT)[0], rtol=1e-5, atol=1e-6)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from bench import ops, outputs, step
 from micro_models import made, normal
@@ -48,7 +49,7 @@ def test_a_trained_model_stays_closer_than_with_plain_rounding_at_equal_bits(tmp
         return float(np.square(outputs(other, tmp_path, feed)[0] - exact).mean())
 
     items = digits("calibration")[:64]
-    plain = error(WeightOnlyQuantization(is_symmetric=symmetric).run(deepcopy(model)))
+    plain = error(WeightOnlyQuantization(is_symmetric=symmetric).run(ir.from_proto(model)))
     for algorithm in ("nearest", "awq", "gptq", "awq_gptq"):
         result = quantized(tmp_path, model, items, algorithm=algorithm, is_symmetric=symmetric, samples=0)
         assert error(result) < plain, algorithm

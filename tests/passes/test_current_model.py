@@ -79,7 +79,7 @@ def test_a_model_in_ort_format_is_refused(tmp_path: Path) -> None:
         _ = current.model
 
 
-def test_a_pass_that_takes_an_outline_of_a_split_model_gets_no_weights(
+def test_a_pass_that_takes_an_ir_model_of_a_split_one_gets_no_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splitting, "SPLIT_ABOVE", 0)
@@ -88,5 +88,5 @@ def test_a_pass_that_takes_an_outline_of_a_split_model_gets_no_weights(
     draft = io.save_split(MODELS["mlp"](), tmp_path / FOLDER)
     current = CurrentModel(draft.draft.publish(draft.digest), is_small=True)
     current.model.graph.name = "with weights"
-    assert any(io.external_tensors(current.copy("outline")))
+    assert any(io.external_tensors(current.copy("ir")))
     assert not any(io.external_tensors(current.copy("proto")))

@@ -7,11 +7,8 @@ from typing import Annotated
 import onnx
 import pytest
 from micro_models import MODELS
-from pydantic import ValidationError
 
 from autoopt import Categorical, Pass, Refused, Retry
-from autoopt.registry import ParameterInfo
-from autoopt.target import Accelerator
 
 
 class Renamed(Pass):
@@ -30,10 +27,6 @@ class Renamed(Pass):
             raise Refused("not this name")
         model.graph.name = self.name
         return model
-
-    @classmethod
-    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
-        return None if parameter.name == "count" and accelerator.device == "gpu" else parameter
 
 
 def test_parameters_have_defaults_and_are_set_by_name() -> None:
@@ -57,13 +50,6 @@ def test_nothing_to_do_returns_the_argument() -> None:
 def test_refusals_and_retries_raise(name: str, reason: str) -> None:
     with pytest.raises(Refused, match=reason):
         Renamed(name=name)(MODELS["mlp"]())
-
-
-def test_the_config_class_lists_the_parameters_of_a_device() -> None:
-    assert Renamed.config_class()().model_dump() == {"name": "a", "count": 1}
-    assert set(Renamed.config_class(Accelerator(device="gpu")).model_fields) == {"name"}
-    with pytest.raises(ValidationError):
-        Renamed.config_class()(name=3)
 
 
 def test_the_signature_is_unchanged_by_default() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import pytest
-from pydantic import ValidationError
 
 from autoopt import Categorical, ConditionalDefault, Pass
 from autoopt.errors import InputError
@@ -43,12 +42,3 @@ def test_defaults_follow_their_parents() -> None:
 def test_wrong_parameters_are_named(params: dict[str, object], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         full_config(INFO, params)
-
-
-def test_the_config_class_gives_the_same_configuration() -> None:
-    config = Example.config_class()
-    assert config(needed=1, kind="b").model_dump() == full_config(INFO, {"needed": 1, "kind": "b"})
-    assert config.model_fields["kind"].description == "what kind"
-    for wrong in ({}, {"needed": "1"}, {"needed": 1, "other": 1}):
-        with pytest.raises(ValidationError):
-            config(**wrong)

@@ -138,19 +138,6 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(sweeps: list[list[
             assert first["digest"] == second["digest"], told(first)
 
 
-@pytest.mark.parametrize("name", PASSES)
-def test_the_config_class_matches_the_parameters(name: str) -> None:
-    from autoopt.passes.base.config import config_class, full_config
-    from autoopt.registry import REQUIRED
-
-    info = registry().info(name)
-    config = config_class(info)
-    assert set(config.model_fields) == {p.name for p in info.parameters}
-    if all(p.default is not REQUIRED for p in info.parameters):
-        assert config().model_dump() == full_config(info, {})
-        json.dumps(full_config(info, {}))
-
-
 def test_required_and_conflicting_passes_are_registered() -> None:
     known = set(registry().names())
     for name in known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from bench import outputs
 from micro_models import made, normal
@@ -19,7 +20,7 @@ from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_blocks_are_read_as_the_runtime_reads_them(bits: int, symmetric: bool, tmp_path: Path) -> None:
     model = made("g (float[N, 80] x) => (float[N, 6] y) { y = MatMul (x, w) }", w=normal(80, 6) + np.float32(1))
-    quantized = WeightOnlyQuantization(bits=bits, is_symmetric=symmetric, block_size=32).run(model)
+    quantized = WeightOnlyQuantization(bits=bits, is_symmetric=symmetric, block_size=32).run(ir.from_proto(model))
     node = quantized.graph.node[0]
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in quantized.graph.initializer}
     levels, scales, *zeros = (constants[name] for name in node.input[1:])

@@ -29,7 +29,7 @@ def test_inputs_and_outputs_are_renamed(tmp_path: object) -> None:
 
 
 def test_unknown_and_taken_names_are_refused() -> None:
-    with pytest.raises(Refused, match="no 'w'"):
+    with pytest.raises(Refused, match="no input or output 'w'"):
         RenameInputsOutputs(names={"w": "image"})(two_outputs())
     with pytest.raises(Refused, match="a value 'z' already"):
         RenameInputsOutputs(names={"x": "z"})(two_outputs())

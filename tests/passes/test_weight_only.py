@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from bench import cosine, ops, outputs, saved, step
 from micro_models import MODELS, branches_of_outer_weights, made, normal, scanned
@@ -81,11 +82,11 @@ def test_matmuls_that_no_block_size_fits_are_excluded() -> None:
         v=normal(24, 64),
         w=normal(64, 64),
     )
-    answer = WeightOnlyQuantization(algorithm="rtn", block_size=64).run(both)
+    answer = WeightOnlyQuantization(algorithm="rtn", block_size=64).run(ir.from_proto(both))
     assert isinstance(answer, Retry)
     assert answer.params == {"nodes_to_exclude": ["a"]}
     with pytest.raises(Refused, match="does not divide"):
-        WeightOnlyQuantization(algorithm="rtn", block_size=32).run(matmul(24))
+        WeightOnlyQuantization(algorithm="rtn", block_size=32).run(ir.from_proto(matmul(24)))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 Touch: TypeAlias = Literal["names", "types", "metadata"]
-LAZY_FORMS: Final = ("ir", "outline")
-"""Forms in which weights of a large model may lie in its folder, the working directory."""
 
 
 class Refused(Exception):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import ir
 from autoopt.model.map_outputs import is_map
-from autoopt.model.tensors import walk_graphs
+from autoopt.model.tensors import names_of, walk_graphs
 from autoopt.passes.base.contract import Refused
 
 if TYPE_CHECKING:
@@ -35,5 +35,14 @@ def to_ir(model: ModelProto) -> ir.Model:
 
 
 def to_proto(model: ir.Model) -> ModelProto:
-    """Convert a model of onnx-ir back."""
-    return ir.to_proto(model)
+    """Convert a model of onnx-ir back, without the types that onnx-ir records for weights, which have their own.
+
+    Converters change a weight and leave its recorded type behind, which then contradicts it.
+    """
+    proto = ir.to_proto(model)
+    for graph in walk_graphs(proto.graph):
+        weights = names_of(graph.initializer)
+        typed = [value for value in graph.value_info if value.name not in weights]
+        del graph.value_info[:]
+        graph.value_info.extend(typed)
+    return proto

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from autoopt.passes.base.config import config_class
 from autoopt.passes.base.contract import PassContext, Retry, Touch
 from autoopt.passes.base.lifecycle import run_in_process, run_on_form
-from autoopt.registry import ParameterInfo, Takes, Tolerance, annotated_form, describe
+from autoopt.registry import ParameterInfo, Takes, Tolerance, annotated_form
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
-    from pydantic import BaseModel
 
 
 class Pass:
@@ -43,10 +41,10 @@ class Pass:
     session_only: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
     takes: ClassVar[Takes] = "proto"
-    """Input of `run`, which may change it in place; the annotation of `model` says it. `ir.Model` of onnx-ir reads the
-    weights of a large model one by one, when they are used. A `ModelProto` has all of them loaded. For a `Path`, `run`
-    writes its result inside `self.context.work` and returns the path. Only an `outline` is to be stated: a ModelProto
-    whose weights may be external data, in the working directory."""
+    """Input of `run`, which may change it in place, as the annotation of `model` says. `ir.Model` of onnx-ir reads the
+    weights of a large model one by one, when they are used; they may be external data, in the working directory. A
+    `ModelProto` has all of them loaded. For a `Path`, `run` writes its result inside `self.context.work` and returns
+    the path."""
     makes_model: ClassVar[bool] = False
     """The pass ignores its input model. It is the first pass of a chain whose source is not an ONNX model."""
     host_bound: ClassVar[bool] = False
@@ -61,38 +59,18 @@ class Pass:
     changes_outputs: ClassVar[bool] = False
     """`run` gets outputs of map type too. Other passes get the model without the nodes that make them."""
     layout: ClassVar[bool] = False
-    """Keep the files of a `path` pass as written, external data included. Other models are stored in one
+    """Keep the files of a pass that returns a path as written, external data included. Other models are stored in one
     deterministic form."""
-    memory_factor: ClassVar[float] = 4.5
-    """Memory that a run and the checks of its result need, as a multiple of the bytes of a large model."""
-    serialized_copies: ClassVar[float] = 1.0
-    """The same for further copies of a smaller model, which libraries get as bytes. A pass that takes an `ir.Model`
-    makes none; an `outline` pass that never loads all weights has 0."""
 
     context: PassContext
 
-    @property
-    def further_copies(self) -> float:
-        """`serialized_copies` of this configuration."""
-        if self.takes == "ir":
-            return 0.0
-        return self.serialized_copies
-
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        form = annotated_form(cls.run)
-        # A class that states `takes`, itself or in a base, has annotated `run` with the same class for it.
-        if "takes" not in cls.__dict__ and form is not None and not (form == "proto" and cls.takes == "outline"):
-            cls.takes = form
+        cls.takes = annotated_form(cls.run) or cls.takes
 
     def __init__(self, **params: object) -> None:
         for name, value in params.items():
             setattr(self, name, value)
-
-    @classmethod
-    def config_class(cls, accelerator: Accelerator | None = None) -> type[BaseModel]:
-        """Return the pydantic model of the parameters and their defaults; its dump is the full configuration."""
-        return config_class(describe(cls.__name__, cls, accelerator))
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_ir_constants
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
@@ -124,15 +125,14 @@ class TieWeights(Pass):
     constants undoes it.
     """
 
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     conflicts = RUNTIME_BOUND
     aliases = ("tie_word_embeddings", "share_embedding_lm_head")
 
     smallest: Annotated[int, Minimum(0), "elements of the smallest weight considered"] = SMALLEST_TIED
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, source: ir.Model) -> ModelProto | None:
+        model = to_proto(source)
         if not tie_weights(model, self.smallest):
             return None
         return model

@@ -114,8 +114,6 @@ class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
     version = 4
-    takes = "outline"
-    serialized_copies = 3.0
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -128,8 +126,10 @@ class OnnxOptimizer(Pass):
     ] = []
     fixed_point: Annotated[bool, Boolean(), "repeat until nothing changes"] = True
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, source: ir.Model) -> ModelProto | None:
         import onnxoptimizer
+
+        model = to_proto(source)
 
         defaults, available = onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
         names = expand_names(self.passes, defaults, available)
@@ -238,8 +238,6 @@ class Simplify(Pass):
     """
 
     version = 6
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript", "onnxruntime")
@@ -277,28 +275,23 @@ class Simplify(Pass):
     input_size_limit: Annotated[int, Minimum(0), "see constant_folding; only onnxscript"] = INPUT_LIMIT
     output_size_limit: Annotated[int, Minimum(0), "see constant_folding; only onnxscript"] = OUTPUT_LIMIT
 
-    @property
-    def further_copies(self) -> float:
-        """Onnxsim gets the weights as bytes: 5.3 times 533 MB in all, where the other engines took 1.3."""
-        return Pass.serialized_copies if self.engine == "onnxsim" else self.serialized_copies
-
-    def run(self, model: ModelProto) -> ModelProto | Retry | None:
+    def run(self, source: ir.Model) -> ModelProto | Retry | None:
+        model = to_proto(source)
         for name in self.skip_fusion_patterns:
             if name not in SLIM_PATTERNS:
                 raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
         next_engine = NEXT_ENGINES.get(self.engine)
         if next_engine is None:
             return self.simplified(model)
-        # The engines change their input. Another copy of a large model would take too much memory, and whether the
-        # runtime loads the result is seen after the pass too.
+        # Of a large model, whether the runtime loads the result is seen after the pass.
         is_small = weight_bytes(model) <= splitting.SPLIT_ABOVE
         try:
-            simplified = self.simplified(deepcopy(model) if is_small else model)
+            simplified = self.simplified(model)
         except Exception as error:  # the engines raise several kinds
             return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": next_engine})
         if simplified is None or not is_small or loads(simplified, self.context.work):
             return simplified
-        if not loads(model, self.context.work):
+        if not loads(to_proto(source), self.context.work):
             return simplified
         return Retry(f"the runtime does not load the result of {self.engine}", {"engine": next_engine})
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.model.lazy_imports import ir, ir_passes, onnx
-from autoopt.model.tensors import names_of
+from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.casts import cast_input
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.functions import expand_operators, inline_functions
-from autoopt.passes.onnx_tools.graphs import caller_inputs, is_standard, rename_inputs, walk_nodes
+from autoopt.passes.onnx_tools.graphs import is_standard, walk_nodes
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
+from autoopt.passes.onnx_tools.values import give_types, given_inputs
 from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
 
 FALLBACK_OPSETS: Final = (23, 21, 19, 17, 13)
 """Opsets tried in order if the converter fails at the requested one."""
@@ -32,11 +31,8 @@ class OpsetConversion(Pass):
     """
 
     version = 3
-    takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
-    serialized_copies = 0.0
-    memory_factor = 6.2  # a model of 151 MB did not fit in 1.08 GB, and fitted in 1.15
     libraries = ("onnx", "onnxscript")
     aliases = ("opset_convert",)
 
@@ -45,7 +41,8 @@ class OpsetConversion(Pass):
         Literal["onnxscript", "onnx"], Categorical("onnxscript", "onnx"), "library that is tried first"
     ] = "onnxscript"
 
-    def run(self, model: ModelProto) -> ModelProto | Retry | None:
+    def run(self, source: ir.Model) -> ModelProto | Retry | None:
+        model = to_proto(source)
         current = opset(model)
         if current in (0, self.target_opset):
             return None
@@ -84,24 +81,20 @@ class InlineFunctions(Pass):
 
     version = 3
     needs_ops = ("local functions",)
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ModelProto | None:
         if not model.functions:
             return None
-        return inline_functions(model)
+        return inline_functions(to_proto(model))
 
 
 class ExpandFunctions(Pass):
     """Replaces operators that ONNX defines by other operators (Celu, HardSwish, ...) with their definitions."""
 
     version = 2
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     needs_ops = ("Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual", "Gelu", "Mish", "ThresholdedRelu")
     conflicts = RUNTIME_BOUND
@@ -116,7 +109,8 @@ class ExpandFunctions(Pass):
         "operators to expand",
     ] = ["Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual"]
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, source: ir.Model) -> ModelProto | None:
+        model = to_proto(source)
         if not any(node.op_type in self.ops and is_standard(node) for node in walk_nodes(model.graph)):
             return None
         return expand_operators(model, self.ops, opset(model))
@@ -133,12 +127,10 @@ class Int64InputsToInt32(Pass):
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        wide = [v for v in caller_inputs(model) if v.type.tensor_type.elem_type == onnx.TensorProto.INT64]
-        if not wide:
+    def run(self, model: ir.Model) -> ir.Model | None:
+        wide = [value.name for value in given_inputs(model.graph) if value.dtype == ir.DataType.INT64]
+        if not give_types(model, dict.fromkeys(map(str, wide), ir.DataType.INT32)):
             return None
-        for value in wide:
-            cast_input(model, value, onnx.TensorProto.INT32)
         return model
 
 
@@ -152,34 +144,23 @@ class RemoveInputCast(Pass):
     conflicts = RUNTIME_BOUND
     needs_ops = ("Cast",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        casts = removable_casts(model)
-        for name, cast in casts.items():
-            value = next(value for value in model.graph.input if value.name == name)
-            value.type.tensor_type.elem_type = next(a.i for a in cast.attribute if a.name == "to")
-            rename_inputs(walk_nodes(model.graph), {cast.output[0]: name})
-        for cast in casts.values():
-            model.graph.node.remove(cast)
-        if not casts:
-            return None
-        return model
+    def run(self, model: ir.Model) -> ir.Model | None:
+        changed = False
+        for value in given_inputs(model.graph):
+            cast = _only_cast(value)
+            if cast is not None:
+                value.dtype, changed = ir.DataType(cast.attributes.get_int("to")), True
+                convenience.replace_all_uses_with(cast.outputs[0], value)
+                model.graph.remove(cast, safe=True)
+        return model if changed else None
 
 
-def removable_casts(model: ModelProto) -> dict[str, NodeProto]:
-    """Find inputs whose only use is a Cast in the main graph; returns the casts by input.
-
-    Neither side of the cast may be a model output.
-    """
-    readers: dict[str, list[NodeProto]] = defaultdict(list)
-    for node in walk_nodes(model.graph):
-        for name in node.input:
-            readers[name].append(node)
-    outputs = names_of(model.graph.output)
-    casts = {}
-    for value in model.graph.input:
-        if len(readers[value.name]) != 1 or value.name in outputs:
-            continue
-        reader = readers[value.name][0]
-        if reader.op_type == "Cast" and reader.output[0] not in outputs and reader in model.graph.node:
-            casts[value.name] = reader
-    return casts
+def _only_cast(value: ir.Value) -> ir.Node | None:
+    """The Cast in the main graph that is all that reads an input; neither side of it may be an output."""
+    uses = value.uses()
+    if len(uses) != 1 or value.is_graph_output():
+        return None
+    reader = uses[0].node
+    if reader.op_type != "Cast" or reader.outputs[0].is_graph_output() or reader.graph is not value.graph:
+        return None
+    return reader

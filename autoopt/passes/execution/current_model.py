@@ -17,7 +17,6 @@ from autoopt.model.lazy_imports import np
 from autoopt.model.split.graphs import is_split
 from autoopt.model.split.stored import sizes_of
 from autoopt.passes.base import Refused, Takes, Touch
-from autoopt.passes.base.contract import LAZY_FORMS
 from autoopt.passes.onnx_tools.dense_weights import make_weights_dense
 from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
@@ -75,8 +74,11 @@ class CurrentModel:
         return self.model
 
     def copy(self, takes: Takes = "proto") -> ModelProto:
-        """A copy for a pass to change, the only one in memory if the model is not small. Lazy forms are outlines."""
-        if takes in LAZY_FORMS and is_split(self.path):
+        """A copy for a pass to change, the only one in memory if the model is not small.
+
+        For onnx-ir, the weights of a split model stay external data.
+        """
+        if takes == "ir" and is_split(self.path):
             return self._load(weights=False)
         if self.is_small:
             return deepcopy(self.model)

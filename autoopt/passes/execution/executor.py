@@ -24,7 +24,6 @@ from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused
 from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
-from autoopt.passes.base.contract import LAZY_FORMS
 from autoopt.passes.base.lifecycle import LifecycleResult, describe_error, outcome_of, run_lifecycle
 from autoopt.passes.execution.current_model import CurrentModel
 from autoopt.passes.execution.memory_need import refuse_too_large
@@ -198,7 +197,7 @@ class PassExecutor:
             if pass_.takes != "path":
                 model = self.current.copy(pass_.takes)
             folder = Path.cwd()  # the user's code may read files relative to it
-            if pass_.takes in LAZY_FORMS:
+            if pass_.takes == "ir":
                 folder = context.model_path.parent  # where the weights are
             elif info.origin == "built-in" and not info.user_script and not info.makes_model:
                 folder = context.work  # libraries take names without a folder for files of the working directory

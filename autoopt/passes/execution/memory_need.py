@@ -9,16 +9,17 @@ from autoopt.memory import free_memory, return_unused
 from autoopt.model.split.graphs import is_split
 from autoopt.model.split.stored import sizes_of
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.contract import LAZY_FORMS
 from autoopt.passes.execution.current_model import KEPT_FILES, CurrentModel
 from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES
 from autoopt.passes.request import TOO_LARGE
 
 ESTIMATED_BYTES: Final = 128 << 20
 """Memory is estimated for models of more bytes."""
-OUTLINE_FACTOR: Final = 2.5
-"""The largest share of a model that passes took without its weights, with the check of the result: 1.1 to 2.0 in
-transformers of 0.5 to 4.4 GB."""
+WHOLE_FACTOR: Final = 5.5
+"""Memory that a pass with all weights and the check of its result take, as a multiple of the model's bytes: 5.0 with
+2.4 GB, 1 of them where libraries get the model as bytes."""
+LAZY_FACTOR: Final = 2.5
+"""The same where the weights stay in their files: 1.1 to 2.0 in transformers of 0.5 to 4.4 GB."""
 LIBRARIES: Final = 200 << 20
 """Bytes for the libraries that passes import late."""
 
@@ -29,7 +30,7 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     Raises:
         Refused: it needs more.
     """
-    if pass_.makes_model:
+    if pass_.makes_model or pass_.session_only:
         return
     size = _size_of(model.path)
     if size <= ESTIMATED_BYTES:
@@ -40,25 +41,14 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
         return
     if model.loaded is not None:
         room += size
-    needed = _needed(pass_, model, size)
+    may_stay = pass_.takes != "proto" and not model.is_small
+    in_files = size > EXTERNAL_DATA_BYTES or (pass_.takes == "ir")
+    needed = int(size * (LAZY_FACTOR if may_stay and in_files else WHOLE_FACTOR)) + LIBRARIES
     if needed > room:
         raise Refused(
             f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
             "free; raise limits.memory, leave the pass out, or use a machine with more memory"
         )
-
-
-def _needed(pass_: Pass, model: CurrentModel, size: int) -> int:
-    """Bytes that a pass will allocate for a model of this size."""
-    factor = pass_.memory_factor
-    is_whole = size <= EXTERNAL_DATA_BYTES
-    if pass_.takes in LAZY_FORMS and not model.is_small and not (is_whole and pass_.further_copies):
-        factor = OUTLINE_FACTOR
-    elif factor and is_whole:
-        factor += pass_.further_copies
-    if not factor:
-        return 0
-    return int(size * factor) + LIBRARIES
 
 
 def _size_of(model: Path) -> int:

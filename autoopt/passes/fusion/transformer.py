@@ -15,7 +15,7 @@ from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.fusion.attention import fuse_body_attention, fuse_cached_attention, fuse_plain_attention, may_rotate
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
@@ -75,8 +75,6 @@ class TransformerFusion(Pass):
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
-    takes = "outline"
-    serialized_copies = 0.0
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
     libraries = ("onnx", "onnx-ir", "onnxscript", "onnxruntime")
     aliases = ("xformers_fuse", "ort_transformers_fuse")
@@ -126,8 +124,8 @@ class TransformerFusion(Pass):
         if self.engine == "onnxruntime" and self.enable_gelu_approximation:
             self.tolerance = "lossy"  # type: ignore[misc]  # of this run, not of the class
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        model = inline_functions(model)
+    def run(self, source: ir.Model) -> ModelProto | None:
+        model = inline_functions(to_proto(source))
         in_bodies: Mapping[str, int] = {}
         if self.engine == "auto" and self._is_for_cpu:
             model, in_bodies = self._try(fuse_body_attention, model)

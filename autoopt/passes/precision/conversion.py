@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.model.lazy_imports import helper, ir, np, numpy_helper, onnx
 from autoopt.model.tensors import names_of, plain_domain, tensors, walk_graphs
-from autoopt.passes.onnx_tools.casts import cast_input, cast_output
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
     drop_weight_types,
@@ -27,6 +27,7 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.onnx_tools.values import give_types
 from autoopt.passes.patches.float16_rounding import use_fast_rounding
 from autoopt.passes.precision.body_casts import move_casts, name_values_apart
 
@@ -78,7 +79,10 @@ def to_float16(
     drop_weight_types(converted)
     if not computes_float16(converted):
         return None
-    _keep_types(converted, kinds)
+    if kinds:
+        typed = to_ir(converted)
+        give_types(typed, {name: ir.DataType(kind) for name, kind in kinds.items()})
+        converted = to_proto(typed)
     return sort_nodes(converted)
 
 
@@ -133,15 +137,6 @@ def _separate_weights(model: ModelProto, op_types: Collection[str], names: Colle
             copy.CopyFrom(tensor)
             copy.name = renamed[tensor.name] = new_name(f"{tensor.name}_float32", taken)
     rename_inputs(kept, renamed)
-
-
-def _keep_types(model: ModelProto, kinds: Mapping[str, int]) -> None:
-    """Give inputs and outputs the element types in `kinds`, in place, with a Cast inside the model."""
-    for values, convert in ((model.graph.input, cast_input), (model.graph.output, cast_output)):
-        for value in values:
-            kind = kinds.get(value.name)
-            if kind is not None and kind != value.type.tensor_type.elem_type:
-                convert(model, value, kind)
 
 
 def prepare_for_conversion(model: ModelProto) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from autoopt.model.lazy_imports import np, numpy_helper, onnx
+from autoopt.model.lazy_imports import ir, np, numpy_helper, onnx
 from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.casts import cast_input, cast_output
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import caller_inputs, op_counts, walk_nodes
+from autoopt.passes.onnx_tools.values import give_types
 from autoopt.registry import Tolerance
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Float32(Pass):
     converted: ClassVar[tuple[str, ...]] = ("FLOAT16", "BFLOAT16")
     """The types that become float32, by their names in onnx."""
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ir.Model | None:
         model = inline_functions(model)
         types = {onnx.TensorProto.DataType.Value(name) for name in self.converted}
         inputs, outputs = _of_types(caller_inputs(model), types), _of_types(model.graph.output, types)
@@ -45,17 +46,15 @@ class Float32(Pass):
             return None
         if op_counts(model)["DequantizeLinear"]:
             raise Refused("the model is quantized; dequantize turns it into a float model")
-        kinds = {value.name: value.type.tensor_type.elem_type for value in (*inputs, *outputs)}
+        kinds = {value.name: ir.DataType(value.type.tensor_type.elem_type) for value in (*inputs, *outputs)}
         _convert(model, types)
         for graph in walk_graphs(model.graph):
             del graph.value_info[:]
             for value in _of_types((*graph.input, *graph.output), types):
                 value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        for value in inputs:
-            cast_input(model, value, kinds[value.name])
-        for value in outputs:
-            cast_output(model, value, kinds[value.name])
-        return model
+        converted = to_ir(model)
+        give_types(converted, kinds)
+        return converted
 
 
 class Float64ToFloat32(Float32):

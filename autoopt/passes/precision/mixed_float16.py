@@ -41,7 +41,6 @@ class MixedFloat16(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("mixed_fp16",)
     version = 4
-    memory_factor = 5.0
 
     rtol: Annotated[
         float,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.model.lazy_imports import helper, ir, np, numpy_helper, onnx
 from autoopt.model.tensors import by_name, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.graphs import attribute_values, new_name, read_names, replace_items, value_names
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.quantize.stored_weights import block_levels, block_zeros
@@ -30,8 +31,6 @@ class MatMulNBitsToQdq(Pass):
     for OpenVINO, which does not take them, those with a last block that is not full, too.
     """
 
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND
@@ -41,7 +40,8 @@ class MatMulNBitsToQdq(Pass):
     signed: Annotated[bool, Boolean(), "int4 and int8 in place of uint4 and uint8"] = False
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, source: ir.Model) -> ModelProto | None:
+        model = to_proto(source)
         takes_parts = self.context.accelerator.execution_provider != "OpenVINOExecutionProvider"
         writer = _QdqWriter(model, signed=self.signed, takes_parts=takes_parts)
         for graph in walk_graphs(model.graph):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from autoopt.model.lazy_imports import ir
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.graphs import has_more_of, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
@@ -20,8 +22,6 @@ class Bnb4Quantization(Pass):
     """Quantizes weights of MatMul and Gemm to 4-bit floats (FP4 or NF4) in blocks; computes in float (MatMulBnb4)."""
 
     version = 3
-    takes = "outline"
-    serialized_copies = 0.0
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
@@ -35,10 +35,10 @@ class Bnb4Quantization(Pass):
     block_size: Annotated[Literal[16, 32, 64, 128, 256], Categorical(32, 64, 128), "weights that share a scale"] = 64
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, source: ir.Model) -> ModelProto | None:
         from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
-        model = with_matmuls(model, self.nodes_to_exclude)
+        model = with_matmuls(to_proto(source), self.nodes_to_exclude)
         if not weighted_matmuls(model, walk_graphs(model.graph), self.nodes_to_exclude):
             return None
         before = op_counts(model)

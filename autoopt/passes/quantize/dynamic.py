@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.model.lazy_imports import onnx
+from autoopt.model.lazy_imports import ir, onnx
 from autoopt.model.tensors import tensors
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_constants, weighted_nodes
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import split_gemms
@@ -51,9 +52,6 @@ class DynamicQuantization(Pass):
     """
 
     version = 9
-    takes = "outline"
-    serialized_copies = 0.0
-    memory_factor = 5.5
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -81,8 +79,8 @@ class DynamicQuantization(Pass):
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
         return offer_for_cpu(parameter, accelerator)
 
-    def run(self, model: ModelProto) -> ModelProto | Retry | None:
-        model = inline_functions(model)
+    def run(self, source: ir.Model) -> ModelProto | Retry | None:
+        model = inline_functions(to_proto(source))
         if not self._has_quantizable_weights(model):
             return None
         refuse_weights(model)

@@ -44,8 +44,6 @@ class QuantPreProcess(Pass):
     """
 
     version = 4
-    memory_factor = 2.5  # 2.0 with 2.2 GB, whose weights it leaves where they are
-    serialized_copies = 3.0
     requires = ("name_fix", "ir_upgrade")
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxruntime", "sympy")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import ir
 from autoopt.model.session import make_options
 from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused, Retry
@@ -47,7 +48,6 @@ class LayerSensitivity(Pass):
     aliases = ("sensitivity",)
 
     version = 11
-    memory_factor = 6.0  # a model of 2.4 GB did not fit in 12 GB
 
     samples: Annotated[int, Minimum(1), Unit("items"), "maximum number of calibration items to compare"] = 16
     layers: Annotated[int, Minimum(1), "maximum number of layers, those with the largest weights first"] = 128
@@ -189,14 +189,14 @@ class SelectiveQuantization(StaticQuantization):
     weight_type: Annotated[Literal["QInt8", "QUInt8"], "type of the weights"] = "QInt8"
     op_types: Annotated[list[str], "operator types to quantize; empty: all that have a quantized form"] = []
 
-    def run(self, model: ModelProto) -> ModelProto | Retry | None:
+    def run(self, source: ir.Model) -> ModelProto | Retry | None:
         report = self.context.reports.get("layer_sensitivity")
         if report is None:
             raise Refused("the report of layer_sensitivity is missing")
         worst = self._layers_in_float(report["ranking"])
         requested = list(self.nodes_to_exclude)
         self.nodes_to_exclude = sorted({*requested, *worst})
-        result = super().run(model)
+        result = super().run(source)
         self.nodes_to_exclude = requested
         if isinstance(result, Retry) and "nodes_to_exclude" in result.params:
             # The worst layers follow from the report again, so they stay out of the recorded parameters.

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from autoopt.errors import InputError, one_line
 from autoopt.model import io
+from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import fold_gemm_factors
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, name_nodes, op_counts, sort_nodes, walk_nodes
@@ -70,7 +72,6 @@ class StaticQuantization(Pass):
     """
 
     version = 10
-    takes = "outline"
     target_bound = False
     tolerance = "lossy"
     needs_data = True
@@ -186,8 +187,8 @@ class StaticQuantization(Pass):
     def _is_wide(self) -> bool:
         return self.activation_type in WIDE_TYPES or self.weight_type in WIDE_TYPES
 
-    def run(self, model: ModelProto) -> ModelProto | Retry | None:
-        model = inline_functions(model)
+    def run(self, source: ir.Model) -> ModelProto | Retry | None:
+        model = inline_functions(to_proto(source))
         before = op_counts(model)
         op_types = self.quantized_op_types()
         if not any(node.op_type in op_types for node in walk_nodes(model.graph)):

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+from autoopt.model.lazy_imports import ir
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.bodies import lift_constants
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import split_gemms
@@ -53,8 +55,6 @@ class WeightOnlyQuantization(Pass):
     """
 
     version = 7
-    takes = "outline"
-    serialized_copies = 0.0
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")
@@ -95,9 +95,9 @@ class WeightOnlyQuantization(Pass):
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
         return offer_for_cpu(parameter, accelerator)
 
-    def run(self, model: ModelProto) -> ModelProto | Retry | None:
+    def run(self, source: ir.Model) -> ModelProto | Retry | None:
         self._check_settings()
-        model = with_matmuls(model, self.nodes_to_exclude)
+        model = with_matmuls(to_proto(source), self.nodes_to_exclude)
         products = weighted_matmuls(model, [model.graph])
         head = self._head(model, products)
         excluded = [*self.nodes_to_exclude, *head]

@@ -20,7 +20,6 @@ class ProviderPrecision(Pass):
 
     session_only = True
     tolerance = "lossy"
-    memory_factor = 0.0
     conflicts = ("provider_precision",)
     accelerators = tuple(PRECISION_OPTIONS)
     libraries = ("onnxruntime",)

@@ -64,7 +64,6 @@ class SessionTuning(Pass):
     """
 
     session_only = True
-    memory_factor = 0.0
     conflicts = ("session_tuning",)
     libraries = ("onnxruntime",)
 

@@ -10,6 +10,7 @@ from autoopt.model.lazy_imports import ir, shape_inference
 from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.graphs import caller_inputs, restore_inputs
 from autoopt.passes.onnx_tools.large_models import call_without_weights, inferred_graph
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
@@ -34,12 +35,11 @@ class ShapeInference(RecordsTypes):
     `data_prop` follows shape computations through constants. It can take much memory on malicious models.
     """
 
-    takes = "outline"
-    serialized_copies = 0.0
     data_prop: Annotated[bool, Boolean(), "also propagate the values that shapes are computed from"] = False
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        return call_without_weights(partial(shape_inference.infer_shapes, data_prop=self.data_prop), model)
+    def run(self, model: ir.Model) -> ModelProto | None:
+        infer = partial(shape_inference.infer_shapes, data_prop=self.data_prop)
+        return call_without_weights(infer, to_proto(model))
 
 
 class SymbolicShapeInference(RecordsTypes):

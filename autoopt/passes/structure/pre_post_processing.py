@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from autoopt.errors import did_you_mean
-from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import caller_inputs, fixed_size, rename_inputs, rename_value, replace_items
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.values import find_values, given_inputs
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto
 
 
 class PrependPreprocessing(Pass):
@@ -23,6 +23,7 @@ class PrependPreprocessing(Pass):
     """
 
     conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir")
     aliases = ("prepend_preproc",)
 
     input: Annotated[str, "name of the input; empty: the only one"] = ""
@@ -31,40 +32,28 @@ class PrependPreprocessing(Pass):
     mean: Annotated[list[float], "values to subtract, one per channel or one for all; empty: none"] = []
     std: Annotated[list[float], "values to divide by, one per channel or one for all; empty: none"] = []
 
-    def run(self, model: ModelProto) -> ModelProto:
-        prepared = at_least_opset(model, 13)
-        value = select_value(caller_inputs(prepared), self.input, "input")
-        tensor = value.type.tensor_type
-        if tensor.elem_type != onnx.TensorProto.FLOAT or len(tensor.shape.dim) != 4:
+    def run(self, model: ModelProto) -> ir.Model:
+        prepared = to_ir(at_least_opset(model, 13))
+        value = select_value(given_inputs(prepared.graph), self.input, "input")
+        if value.dtype != ir.DataType.FLOAT or value.shape is None or len(value.shape) != 4:
             raise Refused(f"input {value.name!r} is not a float32 image batch (4 dimensions)")
-        dims = [fixed_size(dim) or dim.dim_param or None for dim in tensor.shape.dim]
+        uses, tape = value.uses(), ir.tape.Tape()
+        image = tape.op("Cast", [value], {"to": ir.DataType.FLOAT})
         if self.image_layout == "NHWC":
-            dims = [dims[0], dims[2], dims[3], dims[1]]
-        name = value.name
-        inner = f"{name}/model"
-        rename_inputs(prepared.graph.node, {name: inner})
-        replace_items(prepared.graph.node, [*self._add_steps(prepared, name, inner), *prepared.graph.node])
-        value.CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, dims))
-        return prepared
-
-    def _add_steps(self, model: ModelProto, name: str, inner: str) -> list[NodeProto]:
-        """Add the constants to `model` and return the nodes that lead from `name` to `inner`."""
-        steps: list[tuple[str, list[str], dict[str, object]]] = [("Cast", [], {"to": onnx.TensorProto.FLOAT})]
-        if self.image_layout == "NHWC":
-            steps.append(("Transpose", [], {"perm": [0, 3, 1, 2]}))
+            image = tape.op("Transpose", [image], {"perm": [0, 3, 1, 2]})
+            value.shape = ir.Shape([value.shape[axis] for axis in (0, 2, 3, 1)])
         scale = [] if self.scale == 1.0 else [self.scale]
-        for op, label, values in (("Mul", "scale", scale), ("Sub", "mean", self.mean), ("Div", "std", self.std)):
-            if values:
-                per_channel = np.asarray(values, np.float32).reshape(-1, 1, 1)
-                model.graph.initializer.append(numpy_helper.from_array(per_channel, f"{name}/{label}"))
-                steps.append((op, [f"{name}/{label}"], {}))
-        nodes, current = [], name
-        for op, constants, attributes in steps:
-            target = f"{name}/{op.lower()}"
-            nodes.append(helper.make_node(op, [current, *constants], [target], name=f"{name}/{op}", **attributes))
-            current = target
-        nodes[-1].output[0] = inner
-        return nodes
+        for op, label, numbers in (("Mul", "scale", scale), ("Sub", "mean", self.mean), ("Div", "std", self.std)):
+            if numbers:
+                tensor = ir.tensor(np.asarray(numbers, np.float32).reshape(-1, 1, 1), name=f"{value.name}/{label}")
+                constant = ir.Value(name=tensor.name, const_value=tensor)
+                prepared.graph.register_initializer(constant)
+                image = tape.op(op, [image, constant])
+        for use in uses:
+            use.node.replace_input_with(use.idx, image)
+        prepared.graph.insert_before(prepared.graph[0], tape.nodes)
+        value.dtype = ir.DataType.UINT8
+        return prepared
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
@@ -78,31 +67,34 @@ class AppendPostprocessing(Pass):
 
     changes_outputs = True
     conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir")
 
     kind: Annotated[Literal["softmax", "sigmoid", "argmax"], "operation to append"] = "softmax"
     output: Annotated[str, "name of the output; empty: the only one"] = ""
 
-    def run(self, model: ModelProto) -> ModelProto:
-        prepared = at_least_opset(model, 13)
-        value = select_value(prepared.graph.output, self.output, "output")
-        if value.type.tensor_type.elem_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
+    def run(self, model: ModelProto) -> ir.Model:
+        prepared = to_ir(at_least_opset(model, 13))
+        graph = prepared.graph
+        value = select_value(graph.outputs, self.output, "output")
+        if value.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
             raise Refused(f"output {value.name!r} is not a float tensor")
-        name = value.name
-        inner = f"{name}/model"
-        rename_value(prepared.graph, name, inner)
-        op, attributes = _POSTPROCESSING[self.kind]
-        prepared.graph.node.append(helper.make_node(op, [inner], [name], name=f"{name}/{op}", **attributes))
+        op, attributes = POSTPROCESSING[self.kind]
+        node = ir.node(op, [value], attributes, name=f"{value.name}/{op}")
+        result = node.outputs[0]
+        result.name, value.name = value.name, f"{value.name}/model"
+        result.dtype, result.shape = value.dtype, value.shape
         if self.kind == "argmax":
-            value.type.tensor_type.elem_type = onnx.TensorProto.INT64
-            if value.type.tensor_type.shape.dim:
-                del value.type.tensor_type.shape.dim[-1]
+            result.dtype = ir.DataType.INT64
+            result.shape = value.shape and ir.Shape(list(value.shape)[:-1])
+        graph.append(node)
+        graph.outputs[graph.outputs.index(value)] = result
         return prepared
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
 
 
-_POSTPROCESSING: dict[str, tuple[str, dict[str, Any]]] = {
+POSTPROCESSING: dict[str, tuple[str, dict[str, int]]] = {
     "softmax": ("Softmax", {"axis": -1}),
     "sigmoid": ("Sigmoid", {}),
     "argmax": ("ArgMax", {"axis": -1, "keepdims": 0}),
@@ -110,18 +102,16 @@ _POSTPROCESSING: dict[str, tuple[str, dict[str, Any]]] = {
 """Operator and attributes by kind."""
 
 
-def select_value(values: Iterable[ValueInfoProto], name: str, kind: str) -> ValueInfoProto:
+def select_value(values: Iterable[ir.Value], name: str, kind: str) -> ir.Value:
     """Find the value of that name, or the only one if `name` is empty.
 
     Raises:
         Refused: the name is unknown, or empty although there are several values.
     """
-    by_name = {value.name: value for value in values}
-    if name in by_name:
-        return by_name[name]
+    several = list(values)
     if name:
-        hint = did_you_mean(name, by_name)
-        raise Refused(f"the model has no {kind} {name!r}" + (f"; {hint}" if hint else ""))
-    if len(by_name) != 1:
-        raise Refused(f"the model has {len(by_name)} {kind}s; choose one of {', '.join(sorted(by_name))}")
-    return next(iter(by_name.values()))
+        return find_values([name], several, kind)[0]
+    if len(several) != 1:
+        names = ", ".join(sorted(str(value.name) for value in several))
+        raise Refused(f"the model has {len(several)} {kind}s; choose one of {names}")
+    return several[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
 from autoopt.model.split.references import weight_at
-from autoopt.model.tensors import graphs, nodes, plain_domain
+from autoopt.model.tensors import graphs, names_of, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
@@ -118,7 +118,9 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], view:
         _update(digest, "out", names.get(value.name, "?"), name)
         _update(digest, kind)
     if "types" in view.kinds:
-        _update(digest, sorted((v.name, v.type.SerializeToString(deterministic=True)) for v in graph.value_info))
+        weights = names_of(graph.initializer)
+        typed = [value for value in graph.value_info if value.name not in weights]
+        _update(digest, sorted((value.name, value.type.SerializeToString(deterministic=True)) for value in typed))
     if "names" in view.kinds:
         _update(digest, graph.name, sorted(tensor_names))
 

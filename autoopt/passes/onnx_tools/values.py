@@ -1,0 +1,78 @@
+"""Values of onnx-ir models: the inputs that callers give, names, and other types for inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from autoopt.errors import did_you_mean
+from autoopt.model.lazy_imports import ir
+from autoopt.passes.base import Refused
+
+
+def given_inputs(graph: ir.Graph) -> list[ir.Value]:
+    """Inputs that a caller has to give: those without an initial value."""
+    return [value for value in graph.inputs if not value.is_initializer()]
+
+
+def find_values(names: Iterable[str], values: Iterable[ir.Value], kind: str = "input or output") -> list[ir.Value]:
+    """The values of these names.
+
+    Raises:
+        Refused: a name is unknown; the text suggests the nearest.
+    """
+    present = {str(value.name): value for value in values}
+    found = []
+    for name in names:
+        if name not in present:
+            hint = did_you_mean(name, present) or f"it has {', '.join(present)}"
+            raise Refused(f"the model has no {kind} {name!r}; {hint}")
+        found.append(present[name])
+    return found
+
+
+def taken_names(model: ir.Model) -> set[str]:
+    """Names of all values, those of bodies included."""
+    names: set[str] = set()
+    for graph in model.graphs():
+        values = [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.outputs)]
+        names.update(str(value.name) for value in values)
+    return names
+
+
+def give_types(model: ir.Model, kinds: Mapping[str, ir.DataType]) -> bool:
+    """Give inputs and outputs these types, in place, with a Cast inside the model; tell if one had another type."""
+    graph, taken = model.graph, taken_names(model)
+    others = [value for value in given_inputs(graph) if kinds.get(str(value.name), value.dtype) != value.dtype]
+    for value in others:
+        uses = value.uses()
+        cast = _cast(value, value.dtype, _inner_name(value, taken))
+        for use in uses:
+            use.node.replace_input_with(use.idx, cast.outputs[0])
+        graph.insert_before(graph[0], cast)
+        value.dtype = kinds[str(value.name)]
+    for place, value in enumerate(graph.outputs):
+        name = str(value.name)
+        if kinds.get(name, value.dtype) == value.dtype or value.is_graph_input():
+            continue
+        value.name = _inner_name(value, taken)
+        cast = _cast(value, kinds[name], name)
+        graph.append(cast)
+        graph.outputs[place] = cast.outputs[0]
+        others.append(value)
+    return bool(others)
+
+
+def _cast(source: ir.Value, kind: ir.DataType | None, name: str) -> ir.Node:
+    """A Cast whose result has this name."""
+    cast = ir.node("Cast", [source], {"to": kind}, name=f"{name}/cast")
+    made = cast.outputs[0]
+    made.name, made.dtype, made.shape = name, kind, source.shape
+    return cast
+
+
+def _inner_name(value: ir.Value, taken: set[str]) -> str:
+    name = f"{value.name}/model"
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
