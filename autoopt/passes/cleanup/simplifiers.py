@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
-from autoopt.model import io
 from autoopt.model.lazy_imports import ir, numpy_helper
 from autoopt.model.split import splitting
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.base.lifecycle import run_on_proto
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
@@ -37,36 +32,6 @@ from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-
-PROBED_BYTES: Final = 64 << 20
-"""Weights of the largest model for which the wrong parts of a pass are looked for."""
-
-
-def wrong_parts(pass_: Pass, parts: Sequence[str], only: Callable[[str], Pass]) -> list[str]:
-    """Find the parts of a pass that fail or change results by themselves; `only` makes the pass with a single one.
-
-    Empty for a large model, and where no single part is wrong.
-    """
-    from autoopt.passes.verification.checker import verify
-    from autoopt.passes.verification.equivalence import Reference
-
-    path = pass_.context.model_path
-    model = io.load(path)
-    if weight_bytes(model) > PROBED_BYTES:
-        return []
-    reference = Reference(path, model)
-    wrong: list[str] = []
-    for part in parts:
-        single = only(part)
-        result = run_on_proto(single, deepcopy(model), pass_.context)
-        if isinstance(result.model, type(model)):
-            new = io.save(result.model, Path(tempfile.mkdtemp(dir=pass_.context.work)))
-            if not verify(reference, new, result.model, single)[0].problem:
-                continue
-        if not result.outcome.good or result.model is not None:
-            wrong.append(part)
-    return wrong
 
 
 SIZES_AS_INPUT: Final = 11
@@ -94,12 +59,6 @@ class RewriteRules(Pass):
         if model.opset_imports.get("", 0) < SIZES_AS_INPUT:
             sets["pad"] = []
         return apply_rules(model, [rule for name in self.rules for rule in sets[name]])
-
-    def after_rejection(self, problem: str) -> Retry | None:
-        wrong = wrong_parts(self, self.rules, lambda name: RewriteRules(rules=[name]))
-        if not wrong or len(wrong) == len(self.rules):
-            return None
-        return Retry(f"without {', '.join(wrong)}: {problem}", {"rules": [r for r in self.rules if r not in wrong]})
 
 
 SET_PREFIXES: Final = {"eliminate": "eliminate_", "fuse": "fuse_"}
@@ -142,16 +101,6 @@ class OnnxOptimizer(Pass):
             return call_on_references(fold_constants, optimized)
         return optimized
 
-    def after_rejection(self, problem: str) -> Retry | None:
-        import onnxoptimizer
-
-        defaults, available = onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
-        names = expand_names(self.passes, defaults, available)
-        wrong = wrong_parts(self, names, lambda name: OnnxOptimizer(passes=[name]))
-        if not wrong or len(wrong) == len(names):
-            return None
-        return Retry(f"without {', '.join(wrong)}: {problem}", {"passes": [n for n in names if n not in wrong]})
-
 
 def _copies_dimensions(model: ModelProto) -> bool:
     """Tell if a Reshape may copy dimensions of its input, as a 0 in its shape does."""
@@ -184,32 +133,6 @@ def expand_names(names: list[str], defaults: list[str], available: list[str]) ->
     return list(dict.fromkeys(expanded)) or safe
 
 
-SLIM_FUSIONS: Final = (
-    "FusionConcatReshape",
-    "FusionConvAdd",
-    "FusionConvBN",
-    "FusionConvMul",
-    "FusionConvTransposeAdd",
-    "FusionConvTransposeBN",
-    "FusionConvTransposeMul",
-    "FusionGemm",
-    "FusionGemmAdd",
-    "FusionGemmMul",
-    "FusionPadConv",
-    "FusionReduce",
-)
-SLIM_PATTERNS: Final = (
-    *SLIM_FUSIONS,
-    "EliminationConcat",
-    "EliminationReshape",
-    "EliminationReshapeAs",
-    "EliminationSlice",
-    "EliminationTranspose",
-    "EliminationTransposeAsReshape",
-    "EliminationTransposeViewTranspose",
-    "EliminationUnsqueeze",
-)
-"""onnxslim's patterns, by its own names."""
 SIM_FUSIONS: Final = ("fuse_add_bias_into_conv", "fuse_pad_into_conv", "fuse_matmul_add_bias_into_gemm")
 """onnxsim's fusions by onnxoptimizer's names, except that of batch normalization, which has an option of its own."""
 UNKNOWN_TO_SLIM: Final = ("CastLike",)
@@ -225,6 +148,13 @@ def store_constants_as_tensors(model: ModelProto) -> ModelProto:
         if node.op_type == "Constant" and is_standard(node):
             store_as_tensor(node, NUMBER_ATTRIBUTES)
     return model
+
+
+def _slim_patterns() -> list[str]:
+    """The names that onnxslim gives its patterns."""
+    from onnxslim.core.pattern.registry import DEFAULT_FUSION_PATTERNS
+
+    return sorted(DEFAULT_FUSION_PATTERNS)
 
 
 NEXT_ENGINES: Final[Mapping[str, str]] = {"onnxslim": "onnxsim", "onnxsim": "onnxscript"}
@@ -277,9 +207,10 @@ class Simplify(Pass):
 
     def run(self, source: ir.Model) -> ModelProto | Retry | None:
         model = to_proto(source)
+        known = _slim_patterns() if self.skip_fusion_patterns else []
         for name in self.skip_fusion_patterns:
-            if name not in SLIM_PATTERNS:
-                raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
+            if name not in known:
+                raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(known)}")
         next_engine = NEXT_ENGINES.get(self.engine)
         if next_engine is None:
             return self.simplified(model)
@@ -320,7 +251,8 @@ class Simplify(Pass):
             skip_optimizations = ["constant_folding"]
         elif any(node.op_type in UNKNOWN_TO_SLIM for node in model.graph.node):
             model = fold_constants(model)
-        skipped = [*self.skip_fusion_patterns, *([] if self.fuse else SLIM_FUSIONS)]
+        fusions = [] if self.fuse else [name for name in _slim_patterns() if name.startswith("Fusion")]
+        skipped = [*self.skip_fusion_patterns, *fusions]
         with quiet():
             slimmed: ModelProto = onnxslim.slim(
                 store_constants_as_tensors(model),
