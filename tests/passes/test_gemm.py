@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from micro_models import branches_of_outer_weights, made, normal
 
-from autoopt.passes.onnx_tools.gemm import split_gemms
+from autoopt.passes.base.conversion import to_ir, to_proto
+from autoopt.passes.onnx_tools import gemm as products
 
 ROWS, INNER, COLUMNS = 3, 4, 5
+
+
+def split_gemms(model: onnx.ModelProto, excluded: Collection[str] = ()) -> int:
+    """Split the products of a protobuf, in place."""
+    converted = to_ir(model)
+    count = products.split_gemms(converted, excluded)
+    model.CopyFrom(to_proto(converted))
+    return count
+
+
 SCALES = st.sampled_from([1.0, 0.5, -2.0])
 
 

@@ -147,23 +147,6 @@ def swapped(tmp_path: Path, one: ModelProto, other: ModelProto) -> tuple[np.ndar
     return outputs(other, tmp_path, feeds)[0], opened.run(None, feeds, options)[0], names
 
 
-def dora(seed: int) -> ModelProto:
-    """A layer with a DoRA adapter as exporters leave it: the part that does not depend on the input is folded."""
-    return made(
-        "g (float[2, 16] x) => (float[2, 12] y)"
-        "{ base = MatMul (x, w)\n biased = Add (base, c)\n h = MatMul (x, a)\n d = MatMul (h, b)\n"
-        " t = Mul (scale, d)\n s = Mul (t, two)\n plain = Sub (biased, c)\n u = Mul (rest, plain)\n"
-        " change = Add (u, s)\n y = Add (biased, change) }",
-        w=normal(16, 12),
-        c=normal(12),
-        two=np.float32(2),
-        a=normal(16, 4, seed=seed),
-        b=normal(4, 12, seed=seed + 1),
-        scale=normal(1, 12, seed=seed + 2),
-        rest=normal(1, 12, seed=seed + 2) - 1,
-    )
-
-
 def loha(seed: int) -> ModelProto:
     """A layer with a LoHa adapter, whose weights are multiplied with each other."""
     model = made(
@@ -197,7 +180,6 @@ def table(seed: int) -> ModelProto:
 @pytest.mark.parametrize(
     ("build", "names"),
     [
-        (dora, {f"adapter_0.lora_{part}" for part in ("A.weight", "B.weight", "scale", "base_scale")}),
         (loha, {f"fc.hada_w{number}_{matrix}" for number in (1, 2) for matrix in "ab"}),
         (table, {"adapter_0.lora_A.weight", "adapter_0.lora_B.weight"}),
     ],
@@ -230,7 +212,9 @@ def test_layers_that_share_a_weight_by_chance_get_inputs_of_their_own(tmp_path: 
 
 
 def test_an_empty_adapter_needs_a_rank(tmp_path: Path) -> None:
-    result = step(tmp_path, dora(1), "extract_adapters", defaults="empty")
+    model = made("g (float[2, 16] x) => (float[2, 16] y) { y = Mul (x, magnitude) }", magnitude=normal(16))
+    model.graph.initializer[0].name = model.graph.node[0].input[1] = "fc.lora_magnitude_vector.default.weight"
+    result = step(tmp_path, model, "extract_adapters", defaults="empty")
     assert result["outcome"] == "refused"
     assert "defaults empty" in result["message"]
 

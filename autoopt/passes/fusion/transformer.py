@@ -124,7 +124,7 @@ class TransformerFusion(Pass):
         if self.engine == "onnxruntime" and self.enable_gelu_approximation:
             self.tolerance = "lossy"  # type: ignore[misc]  # of this run, not of the class
 
-    def run(self, source: ir.Model) -> ModelProto | None:
+    def run(self, source: ir.Model) -> ir.Model | ModelProto | None:
         model = inline_functions(to_proto(source))
         in_bodies: Mapping[str, int] = {}
         if self.engine == "auto" and self._is_for_cpu:
@@ -152,9 +152,10 @@ class TransformerFusion(Pass):
         if not counts["Attention"] and count_ort_operators(fused) == count_ort_operators(model):
             return None
         import_ort_domain(fused)
-        flatten_attention(fused)
         restore_inputs(caller_inputs(model), fused)
-        return fused
+        result = to_ir(fused)
+        flatten_attention(result)
+        return result
 
     def after_rejection(self, problem: str) -> Retry | None:
         if self.engine != "auto":

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.libraries import apply_rules, rule_sets
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    pass
 
 FUSION_CONFLICTS: Final = (
     *RUNTIME_BOUND,
@@ -85,17 +84,15 @@ class MatMulAddGemm(Folding):
         Literal["gemm", "matmul_add"], Categorical("gemm", "matmul_add"), "operators in the result"
     ] = "matmul_add"
 
-    def run(self, model: ModelProto) -> ir.Model | ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnxscript.rewriter.rules import common
 
         if self.direction == "matmul_add":
-            if not split_gemms(model):
-                return None
-            return model
+            return model if split_gemms(model) else None
         rules = [
             common.matmul_add_to_gemm_rule,
             common.transpose_a_matmul_add_to_gemm_rule,
             common.transpose_b_matmul_add_to_gemm_rule,
             common.transpose_ab_matmul_add_to_gemm_rule,
         ]
-        return apply_rules(to_ir(model), rules)
+        return apply_rules(model, rules)

@@ -1,24 +1,16 @@
-"""Gemm written as MatMul and Add, which is what weight quantizers and attention fusions look for."""
+"""Products as MatMul of a weight and Add, which is what weight quantizers and attention fusions look for."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import by_name, names_of, walk_graphs
-from autoopt.passes.onnx_tools.graphs import (
-    attribute_values,
-    is_standard,
-    new_name,
-    read_names,
-    replace_items,
-    value_names,
-)
+from autoopt.model.lazy_imports import convenience, ir, np
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.onnx_tools.values import taken_names
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from numpy import ndarray
 
 FACTORS: Final = ("alpha", "beta")
 """Attributes of Gemm that scale its product and its bias."""
@@ -26,172 +18,167 @@ ATTENTION_OPS: Final = ("Attention", "MultiHeadAttention", "GroupQueryAttention"
 """Of onnxruntime; their first output has three dimensions."""
 
 
-def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
+def split_gemms(model: ir.Model, excluded: Collection[str] = ()) -> int:
     """Replace each Gemm but the `excluded` by MatMul and Add, in place, also in bodies; return their number.
 
     Only those whose second input is fixed, so that its transposition and scale cost nothing at run time. The MatMul
     takes the node's name.
     """
-    names = value_names(model)
-    replaced = 0
-    for graph in list(walk_graphs(model.graph)):
-        splitter = _Splitter(graph, model.graph, names)
-        nodes: list[NodeProto] = []
-        count = 0
-        for node in graph.node:
-            is_gemm = node.op_type == "Gemm" and is_standard(node) and node.name not in excluded
-            if is_gemm and splitter.is_fixed(node.input[1]):
-                nodes += splitter.split(node)
-                count += 1
-            else:
-                nodes.append(node)
-        if count:
-            replace_items(graph.node, nodes)
-            splitter.remove_unused_weights()
-        replaced += count
-    return replaced
+    weights = _Weights(model)
+    found = [node for node in _fixed_gemms(model) if node.name not in excluded]
+    for node in found:
+        _split(node, weights)
+    weights.remove_unused()
+    return len(found)
 
 
-def fold_gemm_factors(model: ModelProto) -> None:
+def fold_gemm_factors(model: ir.Model) -> None:
     """Fold `alpha` and `beta` of each Gemm into its constants, in place, also in bodies, with one bias per column.
 
     Quantizers leave both out, and read other biases wrongly. A Gemm that adds a matrix or a computed value becomes
     MatMul and Add. One without a fixed second input stays as it is.
     """
-    names = value_names(model)
-    for graph in list(walk_graphs(model.graph)):
-        splitter = _Splitter(graph, model.graph, names)
-        nodes: list[NodeProto] = []
-        for node in graph.node:
-            is_gemm = node.op_type == "Gemm" and is_standard(node)
-            if is_gemm and splitter.is_fixed(node.input[1]) and not splitter.fold(node):
-                nodes += splitter.split(node)
-            else:
-                nodes.append(node)
-        if len(nodes) > len(graph.node):
-            replace_items(graph.node, nodes)
-        splitter.remove_unused_weights()
+    weights = _Weights(model)
+    for node in _fixed_gemms(model):
+        if _has_bias_row(node):
+            _fold(node, weights)
+        else:
+            _split(node, weights)
+    weights.remove_unused()
 
 
-def flatten_attention(model: ModelProto) -> None:
+def fold_transposed_weights(model: ir.Model, excluded: Collection[str] = ()) -> None:
+    """Give each MatMul that multiplies with the Transpose of a weight that matrix as a weight of its own, in place.
+
+    Leaves out nodes with `excluded` names, bodies, and weights that callers can override.
+    """
+    weights = _Weights(model)
+    for node in list(model.graph):
+        view = node.inputs[1].producer() if node.op_type == "MatMul" and node.inputs[1] is not None else None
+        if view is None or view.op_type != "Transpose" or node.name in excluded or not is_weight(view.inputs[0]):
+            continue
+        if list(view.attributes.get_ints("perm", [1, 0])) != [1, 0]:
+            continue
+        node.replace_input_with(1, weights.changed(view.inputs[0], "transposed", lambda array: array.T))
+        if not view.outputs[0].uses() and not view.outputs[0].is_graph_output():
+            model.graph.remove(view, safe=True)
+    weights.remove_unused()
+
+
+def flatten_attention(model: ir.Model) -> None:
     """Flatten the result of an attention in front of a Gemm, in place.
 
     Attention operators return (batch, items, hidden size) and Gemm takes rows. With a fixed batch, simplifiers make one
     Reshape from the heads to the rows, and fusions replace it together with the attention.
     """
-    names = value_names(model)
-    for graph in walk_graphs(model.graph):
-        attention = {node.output[0] for node in graph.node if node.op_type in ATTENTION_OPS and node.domain}
-        nodes: list[NodeProto] = []
-        flattened: set[str] = set()
-        for node in graph.node:
-            if node.op_type == "Gemm" and node.input[0] in attention:
-                flattened.add(node.input[0])
-                rows = new_name(f"{node.input[0]}_rows", names)
-                nodes.append(helper.make_node("Flatten", [node.input[0]], [rows], rows, axis=2))
-                node.input[0] = rows
-            nodes.append(node)
-        if flattened:
-            replace_items(graph.node, nodes)
-            # The recorded shape is that of the rows.
-            replace_items(graph.value_info, [value for value in graph.value_info if value.name not in flattened])
+    for node in list(model.graph.all_nodes()):
+        value = node.inputs[0] if node.op_type == "Gemm" else None
+        attention = None if value is None else value.producer()
+        if (
+            value is None
+            or attention is None
+            or attention.op_type not in ATTENTION_OPS
+            or attention.outputs[0] != value
+        ):
+            continue
+        value.shape = None  # it is recorded as that of the rows
+        flat = ir.node("Flatten", [value], {"axis": 2})
+        assert node.graph is not None
+        node.graph.insert_before(node, flat)
+        node.replace_input_with(0, flat.outputs[0])
 
 
-class _Splitter:
-    """Writes the nodes that replace a Gemm, and adds their weights to the graph.
+def is_weight(value: ir.Value | None) -> bool:
+    """Tell if a value is a weight that callers cannot override."""
+    return value is not None and value.is_initializer() and not value.is_graph_input()
 
-    Nodes of bodies may read the weights of the `main` graph. `names` are those of all values; new ones are added.
-    """
 
-    def __init__(self, graph: GraphProto, main: GraphProto, names: set[str]) -> None:
-        self._graph = graph
-        self._main = main
-        self._tensors: dict[str, TensorProto] = {}
-        for owner in (main, graph):
-            self._tensors.update(by_name(owner.initializer))
-        self._inputs = names_of((*main.input, *graph.input))
-        self._names = names
-        self._replaced: set[str] = set()
-        self._rights: dict[tuple[str, bool, float], str] = {}
+def _fixed_gemms(model: ir.Model) -> list[ir.Node]:
+    nodes = [node for graph in model.graphs() for node in graph]
+    gemms = [node for node in nodes if node.op_type == "Gemm" and node.domain in DEFAULT_DOMAINS]
+    return [node for node in gemms if is_weight(node.inputs[1])]
 
-    def is_fixed(self, name: str) -> bool:
-        """Tell if callers cannot override the value."""
-        return name in self._tensors and name not in self._inputs
 
-    def fold(self, node: NodeProto) -> bool:
-        """Fold the factors of a Gemm with a fixed second input into its constants; False without a fixed bias row."""
-        values = attribute_values(node)
-        sizes = self._tensors[node.input[1]].dims
-        columns = sizes[0 if values.get("transB", 0) else 1]
-        if len(node.input) > 2 and node.input[2]:
-            if not self.is_fixed(node.input[2]):
-                return False
-            dims, beta = list(self._tensors[node.input[2]].dims), values.get("beta", 1.0)
-            if math.prod(dims[:-1]) != 1 or math.prod(dims) not in (1, columns):
-                return False
-            if beta != 1.0 or dims != [columns]:
-                row = np.broadcast_to(self._array(node.input[2]).ravel(), [columns])
-                self._replaced.add(node.input[2])
-                node.input[2] = self._add(f"{node.input[2]}_row", row, beta)
-        node.input[1] = self._weight(node.input[1], transposed=False, factor=values.get("alpha", 1.0))
-        replace_items(node.attribute, [item for item in node.attribute if item.name not in FACTORS])
+def _has_bias_row(node: ir.Node) -> bool:
+    """Tell if what a Gemm adds, if anything, is a fixed number for each column."""
+    matrix, bias = [*node.inputs, None][1:3]
+    if bias is None:
         return True
+    if not is_weight(bias) or matrix is None or matrix.shape is None or bias.shape is None:
+        return False
+    columns = matrix.shape[1 - node.attributes.get_int("transB", 0)]
+    sizes = bias.shape.numpy()
+    return bool(np.prod(sizes[:-1]) == 1 and np.prod(sizes) in (1, columns))
 
-    def split(self, node: NodeProto) -> list[NodeProto]:
-        values = attribute_values(node)
-        nodes: list[NodeProto] = []
-        left = node.input[0]
-        if values.get("transA", 0):
-            left = new_name(f"{node.output[0]}_left", self._names)
-            nodes.append(helper.make_node("Transpose", [node.input[0]], [left], perm=[1, 0]))
-        right = self._weight(node.input[1], bool(values.get("transB", 0)), values.get("alpha", 1.0))
-        if len(node.input) < 3 or not node.input[2]:
-            return [*nodes, helper.make_node("MatMul", [left, right], list(node.output), name=node.name)]
-        product = new_name(f"{node.output[0]}_product", self._names)
-        nodes.append(helper.make_node("MatMul", [left, right], [product], name=node.name))
-        added, beta = node.input[2], values.get("beta", 1.0)
-        if beta != 1.0:
-            added = self._scaled(added, beta, nodes, self._tensors[node.input[1]].data_type)
-        add_name = f"{node.name}_Add" if node.name else ""
-        return [*nodes, helper.make_node("Add", [product, added], list(node.output), name=add_name)]
 
-    def _weight(self, name: str, transposed: bool, factor: float) -> str:
-        """The name of the weight, transposed and scaled; Gemms that share a weight share the result."""
-        if not transposed and factor == 1.0:
-            return name
-        key = (name, transposed, factor)
-        if key not in self._rights:
-            array = self._array(name)
-            if transposed:
-                array = array.T
-            self._replaced.add(name)
-            self._rights[key] = self._add(f"{name}_right", array, factor)
-        return self._rights[key]
+def _fold(node: ir.Node, weights: _Weights) -> None:
+    matrix, bias = [*node.inputs, None][1:3]
+    assert matrix is not None
+    assert matrix.shape is not None
+    alpha, beta = (node.attributes.get_float(name, 1.0) for name in FACTORS)
+    columns = matrix.shape[1 - node.attributes.get_int("transB", 0)]
+    if bias is not None and (beta != 1.0 or bias.shape != [columns]):
+        row = weights.changed(bias, "row", lambda array: _scaled(np.broadcast_to(array.ravel(), [columns]), beta))
+        node.replace_input_with(2, row)
+    if alpha != 1.0:
+        node.replace_input_with(1, weights.changed(matrix, f"times_{alpha:g}", lambda array: _scaled(array, alpha)))
+    for name in FACTORS:
+        node.attributes.pop(name, None)
 
-    def _scaled(self, name: str, factor: float, nodes: list[NodeProto], kind: int) -> str:
-        """The name of the value times `factor`; appends the node that computes it if the value is not fixed."""
-        if self.is_fixed(name):
-            self._replaced.add(name)
-            return self._add(f"{name}_scaled", self._array(name), factor)
-        scaled = new_name(f"{name}_scaled", self._names)
-        one = np.ones((), helper.tensor_dtype_to_np_dtype(kind))
-        nodes.append(helper.make_node("Mul", [name, self._add("beta", one, factor)], [scaled]))
-        return scaled
 
-    def _array(self, name: str) -> np.ndarray:
-        return np.asarray(numpy_helper.to_array(self._tensors[name]))
+def _split(node: ir.Node, weights: _Weights) -> None:
+    left, right, added = [*node.inputs, None][:3]
+    alpha, beta = (node.attributes.get_float(name, 1.0) for name in FACTORS)
+    tape = ir.tape.Tape()
+    if node.attributes.get_int("transA", 0):
+        left = tape.op("Transpose", [left], {"perm": [1, 0]})
+    assert right is not None
+    is_turned = node.attributes.get_int("transB", 0) == 1
+    if is_turned or alpha != 1.0:
+        suffix = "right" if alpha == 1.0 else f"right_times_{alpha:g}"
+        right = weights.changed(right, suffix, lambda array: _scaled(array.T if is_turned else array, alpha))
+    result = tape.op("MatMul", [left, right], name=node.name)
+    if added is not None:
+        if beta != 1.0 and is_weight(added):
+            added = weights.changed(added, f"times_{beta:g}", lambda array: _scaled(array, beta))
+        elif beta != 1.0:
+            factor = ir.tensor(np.asarray(beta, right.dtype.numpy() if right.dtype else np.float32))
+            added = tape.op("Mul", [added, tape.op("Constant", [], {"value": factor})])
+        result = tape.op("Add", [result, added], name=f"{node.name}_Add" if node.name else None)
+    assert node.graph is not None
+    convenience.replace_nodes_and_values(node.graph, node, [node], tape.nodes, node.outputs, [result])
 
-    def _add(self, name: str, array: np.ndarray, factor: float) -> str:
-        """Add `array` times `factor` as a weight; return its name."""
-        name = new_name(name, self._names)
-        scaled = np.ascontiguousarray(array)
-        if factor != 1.0:
-            scaled = (scaled * np.asarray(factor, np.float64)).astype(array.dtype)
-        self._graph.initializer.append(numpy_helper.from_array(scaled, name))
-        return name
 
-    def remove_unused_weights(self) -> None:
-        """Remove the weights that other ones replaced and no node reads."""
-        unused = self._replaced - read_names(self._main)
-        for graph in (self._graph, self._main):
-            replace_items(graph.initializer, [t for t in graph.initializer if t.name not in unused])
+def _scaled(array: ndarray, factor: float) -> ndarray:
+    if factor == 1.0:
+        return array
+    return (array * np.asarray(factor, np.float64)).astype(array.dtype)
+
+
+class _Weights:
+    """Makes weights from others, each once, beside them in their graph."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._taken = taken_names(model)
+        self._made: dict[tuple[ir.Value, str], ir.Value] = {}
+
+    def changed(self, weight: ir.Value | None, suffix: str, change: Callable[[ndarray], ndarray]) -> ir.Value:
+        """A weight changed by a function, with a name that ends in `suffix`."""
+        assert weight is not None
+        assert weight.const_value is not None
+        assert weight.graph is not None
+        if (weight, suffix) not in self._made:
+            name = f"{weight.name}_{suffix}"
+            while name in self._taken:
+                name += "_"
+            self._taken.add(name)
+            tensor = ir.tensor(np.ascontiguousarray(change(weight.const_value.numpy())), name=name)
+            made = self._made[weight, suffix] = ir.Value(name=name, const_value=tensor)
+            weight.graph.register_initializer(made)
+        return self._made[weight, suffix]
+
+    def remove_unused(self) -> None:
+        """Remove the weights that others took the place of and nothing reads."""
+        for weight, _ in self._made:
+            if weight.graph is not None and not weight.uses() and not weight.is_graph_output():
+                weight.graph.initializers.pop(str(weight.name), None)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import by_name, names_of, packed_bytes
+from autoopt.model.tensors import names_of, packed_bytes
 from autoopt.passes.onnx_tools.graphs import (
-    attribute_values,
-    is_standard,
     new_name,
-    producers,
-    read_names,
     rename_inputs,
     replace_items,
     value_names,
@@ -42,44 +37,6 @@ def is_transposed(one: TensorProto, other: TensorProto) -> bool:
         if first[part].tobytes() != second[part].tobytes():
             return False
     return True
-
-
-def fold_transposed_weights(model: ModelProto, excluded: Collection[str] = ()) -> None:
-    """Give each MatMul that multiplies with the Transpose of a weight that matrix as a weight of its own, in place.
-
-    Leaves out nodes with `excluded` names, bodies, and weights that callers can override.
-    """
-    weights, made_by = by_name(model.graph.initializer), producers(model.graph)
-    inputs, names = names_of(model.graph.input), value_names(model)
-    folded: dict[str, str] = {}
-    for node in model.graph.node:
-        if node.op_type != "MatMul" or not is_standard(node) or node.name in excluded:
-            continue
-        view = made_by.get(node.input[1])
-        if view is None or not _is_transpose(view) or view.input[0] not in weights or view.input[0] in inputs:
-            continue
-        if view.output[0] not in folded:
-            array = numpy_helper.to_array(weights[view.input[0]]).T
-            folded[view.output[0]] = new_name(f"{view.input[0]}_transposed", names)
-            tensor = numpy_helper.from_array(np.ascontiguousarray(array), folded[view.output[0]])
-            model.graph.initializer.append(tensor)
-        node.input[1] = folded[view.output[0]]
-    if folded:
-        _remove_unread(model, folded)
-
-
-def _is_transpose(node: NodeProto) -> bool:
-    """Tell if a node swaps the two dimensions of a matrix."""
-    return node.op_type == "Transpose" and is_standard(node) and attribute_values(node).get("perm", [1, 0]) == [1, 0]
-
-
-def _remove_unread(model: ModelProto, views: Collection[str]) -> None:
-    """Remove the nodes that make these values if nothing reads them, and then their weights."""
-    read = read_names(model.graph)
-    unread = [node for node in model.graph.node if node.output[0] in views and node.output[0] not in read]
-    replace_items(model.graph.node, [node for node in model.graph.node if node not in unread])
-    left = {node.input[0] for node in unread} - read_names(model.graph)
-    replace_items(model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name not in left])
 
 
 def _has_same_bytes(one: TensorProto, other: TensorProto) -> bool:

@@ -8,7 +8,7 @@ from autoopt.model.lazy_imports import ir, onnx
 from autoopt.model.tensors import tensors
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_proto
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_constants, weighted_nodes
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import split_gemms
@@ -99,7 +99,9 @@ class DynamicQuantization(Pass):
             copy_weights_into_bodies(prepared, ["LSTM"])
         separate_uses_of_weights(prepared, self.per_channel, as_values=False)
         _drop_equal_sizes(prepared)
-        split_gemms(prepared)  # onnxruntime would transpose a shared weight once per Gemm
+        products = to_ir(prepared)
+        split_gemms(products)  # onnxruntime would transpose a shared weight once per Gemm
+        prepared = to_proto(products)
         try:
             quantized = self._quantize(prepared, with_bodies)
         except Exception as error:  # onnxruntime raises AttributeError and others on bodies that it cannot quantize

@@ -12,7 +12,7 @@ from autoopt.model import io
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_proto
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import fold_gemm_factors
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, name_nodes, op_counts, sort_nodes, walk_nodes
@@ -320,7 +320,9 @@ class StaticQuantization(Pass):
         prepared = at_least_opset(model, self.lowest_opset)
         rename_earlier_results(prepared)
         rename_ambiguous_weights(prepared)
-        fold_gemm_factors(prepared)
+        products = to_ir(prepared)
+        fold_gemm_factors(products)
+        prepared = to_proto(products)
         flatten_biases(prepared)
         separate_uses_of_weights(prepared, self.per_channel, self.types.quant_format == "QOperator")
         ranges = calibrate(
