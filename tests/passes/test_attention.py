@@ -10,7 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.attention import fuse_cached_attention, fuse_plain_attention
+from autoopt.passes.fusion.attention import fuse_attention
 
 BATCH, HEADS, NEW, PAST, SIZE = 2, 4, 3, 5, 8
 REPEATED = """
@@ -96,7 +96,7 @@ def feed(groups: int) -> dict[str, np.ndarray]:
 def test_the_operator_computes_the_same_and_keeps_the_cache(tmp_path: Path, groups: int, mask: str) -> None:
     model = attention(groups, mask)
     expected = outputs(model, tmp_path, feed(groups))
-    fused, counts = fuse_cached_attention(model)
+    fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
     assert "Softmax" not in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, feed(groups)), expected, strict=True):
@@ -122,7 +122,7 @@ def test_a_row_that_sees_nothing_stays_as_it_is(tmp_path: Path, mask: str, numbe
     visible = visible_but_one_row()
     arrays = {**feed(2), "mask": visible, "f": np.where(visible, np.float32(0), number)}
     expected = outputs(model, tmp_path, arrays)
-    fused, counts = fuse_cached_attention(model)
+    fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
     result = outputs(fused, tmp_path, arrays)
     if np.isfinite(number):
@@ -133,12 +133,12 @@ def test_a_row_that_sees_nothing_stays_as_it_is(tmp_path: Path, mask: str, numbe
 
 def test_other_products_with_a_cache_stay() -> None:
     for model in (attention(2, "none", "Sigmoid"), attention(2, "additive", "Tanh")):
-        assert fuse_cached_attention(model) == (model, {})
+        assert fuse_attention(model, "cached") == (model, {})
 
 
 def test_probabilities_of_constants_stay() -> None:
     model = attention(2, "constant")
-    assert fuse_cached_attention(model) == (model, {})
+    assert fuse_attention(model, "cached") == (model, {})
 
 
 @pytest.mark.parametrize("constant", ["half", "third"])
@@ -147,7 +147,7 @@ def test_a_factor_of_zero_counts(tmp_path: Path, constant: str) -> None:
     for tensor in model.graph.initializer:
         if tensor.name == constant:
             tensor.CopyFrom(onnx.numpy_helper.from_array(np.float32(0), constant))
-    fused, _ = fuse_cached_attention(model)
+    fused, _ = fuse_attention(model, "cached")
     for new, old in zip(outputs(fused, tmp_path, feed(1)), outputs(model, tmp_path, feed(1)), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
 
@@ -155,7 +155,7 @@ def test_a_factor_of_zero_counts(tmp_path: Path, constant: str) -> None:
 def test_a_cache_that_is_no_output_stays() -> None:
     model = attention(2, "none")
     del model.graph.output[1:]
-    assert fuse_cached_attention(model) == (model, {})
+    assert fuse_attention(model, "cached") == (model, {})
 
 
 def test_a_mask_of_every_second_key_is_not_taken_whole(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_mask_of_every_second_key_is_not_taken_whole(tmp_path: Path) -> None:
         if node.op_type == "Slice":
             node.input[:] = [*node.input[:2], "end", "three", "step"]
     arrays = {**feed(1), "mask": np.repeat(feed(1)["mask"], 2, axis=3)}
-    fused, counts = fuse_cached_attention(model)
+    fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
     for new, old in zip(outputs(fused, tmp_path, arrays), outputs(model, tmp_path, arrays), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
@@ -176,7 +176,7 @@ def test_a_mask_made_from_the_keys_stays() -> None:
     model = attention(1, "additive")
     for node in model.graph.node:
         node.input[:] = ["transposed" if name == "f" else name for name in node.input]
-    assert fuse_cached_attention(model) == (model, {})
+    assert fuse_attention(model, "cached") == (model, {})
 
 
 def test_a_factor_computed_from_the_size_of_a_head_counts(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_factor_computed_from_the_size_of_a_head_counts(tmp_path: Path) -> Non
         node.input[:] = ["factor" if name == "half" else name for name in node.input]
     for node in reversed(computed.node):
         model.graph.node.insert(0, node)
-    fused, counts = fuse_cached_attention(model)
+    fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
     assert "Sqrt" not in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, feed(1)), outputs(model, tmp_path, feed(1)), strict=True):
@@ -264,7 +264,7 @@ def test_angles_rotate_each_item_also_where_all_items_share_them(
     width = ROTATED if way == "partial" else SIZE
     inputs = {**feed(1), "angles": normal(count, NEW, width // 2, seed=7)}
     inputs["flat"] = inputs.pop("q").reshape(BATCH, NEW, HEADS * SIZE)
-    fused, counts = fuse_cached_attention(model)
+    fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1, "RotaryEmbedding": 1}
     assert "Slice" not in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, inputs), outputs(model, tmp_path, inputs), strict=True):
@@ -286,7 +286,7 @@ def test_queries_rotate_without_a_cache(tmp_path: Path, scores: str) -> None:
     model.graph.output[0].CopyFrom(after.output[0])
     inputs = {"flat": normal(BATCH, NEW, HEADS * SIZE), "angles": normal(1, NEW, SIZE // 2, seed=7)}
     inputs |= {name: normal(BATCH, HEADS, PAST, SIZE, seed=seed) for seed, name in enumerate("kv")}
-    fused, counts = fuse_plain_attention(model)
+    fused, counts = fuse_attention(model, "plain")
     assert counts == {"RotaryEmbedding": 1} | ({"Attention": 1} if scores == "d" else {})
     expected = outputs(model, tmp_path, inputs)[0]
     np.testing.assert_allclose(outputs(fused, tmp_path, inputs)[0], expected, rtol=1e-4, atol=1e-5)
@@ -332,7 +332,7 @@ def test_attention_without_a_cache_computes_the_same(tmp_path: Path, mask: str, 
     arrays |= {"f": np.where(visible, normal(BATCH, 1, NEW, items, seed=8), LOWEST), "seen": visible}
     arrays["row"] = normal(BATCH, 1, 1, items, seed=9)
     expected = outputs(model, tmp_path, arrays)
-    fused, counts = fuse_plain_attention(model)
+    fused, counts = fuse_attention(model, "plain")
     assert counts == {"Attention": 1}
     assert "Softmax" not in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, arrays), expected, strict=True):
@@ -341,4 +341,4 @@ def test_attention_without_a_cache_computes_the_same(tmp_path: Path, mask: str, 
 
 def test_scores_that_are_no_probabilities_stay() -> None:
     model = plain("none", joined=True, softmax="Sigmoid")
-    assert fuse_plain_attention(model) == (model, {})
+    assert fuse_attention(model, "plain") == (model, {})

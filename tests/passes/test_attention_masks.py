@@ -10,7 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.attention import fuse_cached_attention, fuse_plain_attention
+from autoopt.passes.fusion.attention import fuse_attention
 
 BATCH, HEADS, NEW, KEYS, SIZE = 2, 3, 4, 6, 8
 LOWEST = np.finfo(np.float32).min
@@ -72,7 +72,7 @@ def test_one_mask_gives_the_same(tmp_path: Path, mask: str, low: float, cache: b
     if mask.endswith("BEiT"):
         feed["f"] = np.maximum(feed["f"], LOWEST)
     expected = outputs(model, tmp_path, feed)
-    fused, counts = (fuse_cached_attention if cache else fuse_plain_attention)(model)
+    fused, counts = fuse_attention(model, "cached" if cache else "plain")
     assert counts == {"Attention": 1}
     assert "Softmax" not in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, feed), expected, strict=True):
@@ -83,4 +83,4 @@ def test_one_mask_gives_the_same(tmp_path: Path, mask: str, low: float, cache: b
 def test_numbers_that_scores_add_to_stay_choices(low: float) -> None:
     """In a row without anything to see, the sum of -1e4 and scores gives their softmax, the choice a mean."""
     model = masked("hidden, as in MPT", low)
-    assert fuse_plain_attention(model) == (model, {})
+    assert fuse_attention(model, "plain") == (model, {})

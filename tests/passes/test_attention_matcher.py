@@ -10,7 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.attention import fuse_cached_attention, fuse_plain_attention
+from autoopt.passes.fusion.attention import fuse_attention
 
 BATCH, HEADS, NEW, PAST, SIZE = 2, 4, 3, 5, 8
 LAST = "Softmax <axis = -1>"
@@ -70,7 +70,7 @@ def plain_inputs() -> dict[str, np.ndarray]:
 def test_zeros_for_rows_that_see_nothing_stay_zeros(tmp_path: Path, guard: str) -> None:
     model = guarded(GUARDS[guard])
     (expected,) = outputs(model, tmp_path, plain_inputs())
-    fused, counts = fuse_plain_attention(model)
+    fused, counts = fuse_attention(model, "plain")
     assert counts == {"Attention": 1}
     assert not expected[0, :, 1].any()
     np.testing.assert_allclose(outputs(fused, tmp_path, plain_inputs())[0], expected, rtol=1e-4, atol=1e-5)
@@ -79,13 +79,13 @@ def test_zeros_for_rows_that_see_nothing_stay_zeros(tmp_path: Path, guard: str) 
 @pytest.mark.parametrize("guard", list(OTHERS))
 def test_probabilities_that_are_changed_for_another_reason_stay(guard: str) -> None:
     model = guarded(OTHERS[guard])
-    assert fuse_plain_attention(model) == (model, {})
+    assert fuse_attention(model, "plain") == (model, {})
 
 
 @pytest.mark.parametrize("axis", [-2, 0, 1, 2])
 def test_probabilities_over_queries_heads_or_items_stay(axis: int) -> None:
     model = guarded("w = Identity (p)", f"Softmax <axis = {axis}>")
-    assert fuse_plain_attention(model) == (model, {})
+    assert fuse_attention(model, "plain") == (model, {})
 
 
 REPEATED = {"queries": ("1, 4", "B, 4"), "keys and values": ("B, 4", "1, 4"), "the head of queries": ("B, 1", "B, 4")}
@@ -98,7 +98,7 @@ def test_products_that_repeat_an_item_or_a_head_stay(repeated: str) -> None:
         f"g (float[{queries}, S, 8] q, float[{keys}, T, 8] k, float[{keys}, T, 8] v) => (float[B, 4, S, 8] y) {{"
         f" kt = Transpose <perm = [0, 1, 3, 2]> (k)\n d = MatMul (q, kt)\n p = {LAST} (d)\n y = MatMul (p, v) }}"
     )
-    assert fuse_plain_attention(model) == (model, {})
+    assert fuse_attention(model, "plain") == (model, {})
 
 
 ROWS = {
@@ -129,7 +129,7 @@ def test_masks_of_any_shape_count(tmp_path: Path, shape: tuple[int, ...], is_sta
     if not transposition.startswith("0, 1"):
         arrays["k"] = arrays["k"].transpose(0, 2, 1, 3)
     (expected,) = outputs(model, tmp_path, arrays)
-    fused, counts = fuse_plain_attention(model)
+    fused, counts = fuse_attention(model, "plain")
     assert counts == {"Attention": 1}
     np.testing.assert_allclose(outputs(fused, tmp_path, arrays)[0], expected, rtol=1e-4, atol=1e-5)
 
@@ -167,16 +167,16 @@ def cached_inputs(longest: int = PAST + NEW) -> dict[str, np.ndarray]:
 
 def test_heads_that_are_repeated_one_after_the_other_stay() -> None:
     """The operator gives a head of keys to neighbouring queries."""
-    assert fuse_cached_attention(cached("neighbours"))[1] == {"Attention": 1}
+    assert fuse_attention(cached("neighbours"), "cached")[1] == {"Attention": 1}
     model = cached("in turns")
-    assert fuse_cached_attention(model) == (model, {})
+    assert fuse_attention(model, "cached") == (model, {})
 
 
 @pytest.mark.parametrize("longest", [PAST + NEW, PAST + NEW + 4])
 def test_a_mask_with_more_columns_than_keys_is_cut(tmp_path: Path, longest: int) -> None:
     model = cached("neighbours", cut=True, longest=str(longest))
     expected = outputs(model, tmp_path, cached_inputs(longest))
-    fused, counts = fuse_cached_attention(model)
+    fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
     for new, old in zip(outputs(fused, tmp_path, cached_inputs(longest)), expected, strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
@@ -187,4 +187,4 @@ def test_a_cache_that_grows_by_heads_stays() -> None:
     for node in model.graph.node:
         if node.op_type == "Concat":
             node.attribute[0].i = 1
-    assert "Attention" not in ops(fuse_cached_attention(model)[0])
+    assert "Attention" not in ops(fuse_attention(model, "cached")[0])

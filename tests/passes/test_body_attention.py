@@ -11,7 +11,7 @@ from bench import outputs, saved, step, steps
 from micro_models import made, normal
 from onnx import helper
 
-from autoopt.passes.fusion.attention import fuse_body_attention
+from autoopt.passes.fusion.attention import fuse_attention
 from autoopt.passes.fusion.transformer import count_attention
 
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 4, 3, 5, 8
@@ -65,7 +65,7 @@ def feed(use: bool) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("use", [True, False])
 def test_both_branches_compute_the_same_with_the_operator(tmp_path: Path, use: bool) -> None:
     model = branches()
-    fused, counts = fuse_body_attention(model)
+    fused, counts = fuse_attention(model, "bodies")
     assert counts == {"Attention": 2}
     for new, old in zip(outputs(fused, tmp_path, feed(use)), outputs(model, tmp_path, feed(use)), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
@@ -73,7 +73,7 @@ def test_both_branches_compute_the_same_with_the_operator(tmp_path: Path, use: b
 
 def test_branches_without_attention_stay() -> None:
     model = branches("Sigmoid")
-    assert fuse_body_attention(model) == (model, {})
+    assert fuse_attention(model, "bodies") == (model, {})
 
 
 def test_the_pass_reaches_branches(tmp_path: Path) -> None:

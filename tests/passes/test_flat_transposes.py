@@ -10,7 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.attention import fuse_plain_attention
+from autoopt.passes.fusion.attention import fuse_attention
 
 HEADS, SIZE = 3, 4
 BACK = "first, columns, rows"
@@ -43,14 +43,14 @@ def test_attention_in_one_operator_is_joined(tmp_path: Path) -> None:
     model = attention()
     feed = {"q": normal(2, HEADS, 5, SIZE), "k": normal(2, HEADS, 7, SIZE, seed=1), "v": normal(2, HEADS, 7, SIZE)}
     (expected,) = outputs(model, tmp_path, feed)
-    fused, counts = fuse_plain_attention(model)
+    fused, counts = fuse_attention(model, "plain")
     assert counts == {"Attention": 1}
     assert "Softmax" not in ops(fused)
     np.testing.assert_allclose(outputs(fused, tmp_path, feed)[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_others_read_stays() -> None:
-    fused, counts = fuse_plain_attention(attention(seen="k2"))
+    fused, counts = fuse_attention(attention(seen="k2"), "plain")
     assert counts == {"Attention": 1}
     assert ops(fused).count("Transpose") == 1
 
@@ -63,4 +63,4 @@ def test_other_steps_stay(other: dict[str, str]) -> None:
     for dim in model.graph.input[1].type.tensor_type.shape.dim:
         if dim.dim_param == "?":
             dim.Clear()
-    assert fuse_plain_attention(model) == (model, {})
+    assert fuse_attention(model, "plain") == (model, {})

@@ -11,7 +11,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.attention import fuse_cached_attention
+from autoopt.passes.fusion.attention import fuse_attention
 from autoopt.passes.rewrites.rotary import fuse_interleaved_rotation
 
 BATCH, HEADS, ITEMS, SIZE, ROTATED = 2, 3, 4, 8, 4
@@ -155,7 +155,7 @@ def test_queries_of_a_decoder_turn_with_shared_angles(tmp_path: Path, past: int)
     padded[0, ..., : past + 1] = np.finfo(np.float32).min
     arrays["f"] = padded
     expected = outputs(model, tmp_path, arrays)
-    fused, counts = fuse_cached_attention(model)
+    fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1, "RotaryEmbedding": 1}
     assert "Cos" in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, arrays), expected, strict=True):

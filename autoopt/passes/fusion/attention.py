@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.base.conversion import to_ir, to_proto
@@ -27,8 +27,14 @@ from autoopt.passes.onnx_tools.sizes import fold_known_sizes, infer_sizes, make_
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+Kind: TypeAlias = Literal["cached", "plain", "bodies"]
 Finder: TypeAlias = Callable[["ir.Node"], Attention | None]
 """Finds the attention whose result a MatMul computes."""
+FINDERS: Final[Mapping[Kind, Sequence[Finder]]] = {
+    "cached": (cached_attention,),
+    "plain": (plain_attention,),
+    "bodies": (cached_attention, plain_attention),
+}
 ATTENTION_OPSET: Final = 23
 """The first with Attention."""
 FUSED_OPS: Final = ("Attention", "RotaryEmbedding")
@@ -36,89 +42,54 @@ SWAP_OF_FLAT: Final = [0, 2, 1]
 """The transposition of matrices whose other two axes are joined into one."""
 
 
-def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
-    """Join attention over keys and values that are appended to a cache, and rotary embedding; count the new operators.
+def fuse_attention(model: ModelProto, kind: Kind) -> tuple[ModelProto, Mapping[str, int]]:
+    """Join attention of a kind, and rotary embedding outside of bodies; count the new operators by type.
 
-    Keys and values may have fewer heads than queries. The model gets opset 23 if it has such attention.
-
-    Raises:
-        Refused: the model has a cache and cannot be converted to that opset.
-    """
-    returned = {value.name for value in model.graph.output}
-    if not any(node.op_type == "Concat" and node.output[0] in returned for node in model.graph.node):
-        return model, {}
-    joined = _joined(model, lambda graph: [graph], [cached_attention])
-    if joined is None:
-        return model, {}
-    return _counted(_with_rotation(joined))
-
-
-def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
-    """Join attention without a cache, as encoders have it, and that of decoders to their encoder; count the operators.
-
-    Rotary embedding is joined too, even where attention is not. The model gets opset 23 if it has either.
+    `cached`: over keys and values that are appended to a cache, of which there may be fewer heads than of queries.
+    `plain`: without a cache, as encoders have it, and of decoders to their encoder; rotary embedding is joined even
+    where attention is not. `bodies`: both, in If, Loop and Scan, as merged decoders have it. The model gets opset 23 if
+    it has any of them.
 
     Raises:
-        Refused: the model has softmax and cannot be converted to that opset.
+        Refused: the model may have such attention and cannot be converted to that opset.
     """
-    if all(node.op_type != "Softmax" for node in model.graph.node):
+    if not _may_attend(model, kind):
         return model, {}
-    rotates = may_rotate(model)
-    joined = _joined(model, lambda graph: [graph], [plain_attention], keep=rotates)
-    if joined is None:
-        return model, {}
-    fused, counts = _counted(_with_rotation(joined) if rotates else joined)
-    if counts:
-        return (fused, counts)
-    return (model, {})
-
-
-def fuse_body_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
-    """Join attention in bodies of If, Loop and Scan, as merged decoders have it; count the new operators.
-
-    The model gets opset 23 if it has such attention.
-
-    Raises:
-        Refused: the model has softmax in bodies and cannot be converted to that opset.
-    """
-    if sum(node.op_type == "Softmax" for node in walk_nodes(model.graph)) == _softmaxes(model):
-        return model, {}
-    joined = _joined(model, lambda graph: list(graph.subgraphs()), [cached_attention, plain_attention])
-    if joined is None:
-        return (model, {})
-    return _counted(joined)
-
-
-def _softmaxes(model: ModelProto) -> int:
-    return sum(node.op_type == "Softmax" for node in model.graph.node)
-
-
-def may_rotate(model: ModelProto) -> bool:
-    """Tell if a model has the operators of rotary embedding: half of each head is negated."""
-    return {"Neg", "Concat"} <= {node.op_type for node in model.graph.node}
-
-
-def _joined(
-    model: ModelProto,
-    choose: Callable[[ir.Graph], Sequence[ir.Graph]],
-    finders: Sequence[Finder],
-    *,
-    keep: bool = False,
-) -> ir.Model | None:
-    """The model with the attention joined that the finders find in some of its graphs; None without, unless `keep`."""
+    rotates = kind == "cached" or (kind == "plain" and may_rotate(model))
     converted = _without_copies(to_ir(at_least_opset(model, ATTENTION_OPSET)))
     fold_known_sizes(converted)
-    graphs = choose(converted.graph)
+    graphs = list(converted.graph.subgraphs()) if kind == "bodies" else [converted.graph]
     for graph in graphs:
         _transpose_in_one_step(graph)
         Masks(graph).join()
         graph.sort()
     infer_sizes(converted)
-    count = sum(_join(graph, finder) for graph in graphs for finder in finders)
-    if not count and not keep:
-        return None
+    count = sum(_join(graph, finder) for graph in graphs for finder in FINDERS[kind])
+    if not count and (kind != "plain" or not rotates):
+        return model, {}
     converted.graph.sort()
-    return apply_ir_passes(converted, ir_passes.RemoveUnusedNodesPass(), ir_passes.NameFixPass())
+    converted = apply_ir_passes(converted, ir_passes.RemoveUnusedNodesPass(), ir_passes.NameFixPass())
+    if rotates:
+        converted = _with_rotation(converted)
+    kinds = [node.op_type for node in converted.graph.all_nodes() if node.domain in DEFAULT_DOMAINS]
+    counts = Counter(each for each in kinds if each in FUSED_OPS)
+    return (to_proto(converted), counts) if counts else (model, {})
+
+
+def _may_attend(model: ModelProto, kind: Kind) -> bool:
+    """Tell if a model has operators that attention of a kind always has."""
+    if kind == "cached":
+        returned = {value.name for value in model.graph.output}
+        return any(node.op_type == "Concat" and node.output[0] in returned for node in model.graph.node)
+    in_main = sum(node.op_type == "Softmax" for node in model.graph.node)
+    if kind == "plain":
+        return bool(in_main)
+    return bool(sum(node.op_type == "Softmax" for node in walk_nodes(model.graph)) > in_main)
+
+
+def may_rotate(model: ModelProto) -> bool:
+    """Tell if a model has the operators of rotary embedding: half of each head is negated."""
+    return {"Neg", "Concat"} <= {node.op_type for node in model.graph.node}
 
 
 def _without_copies(model: ir.Model) -> ir.Model:
@@ -208,12 +179,6 @@ def _size_from_parts(graph: ir.Graph, cache: ir.Node) -> None:
         total = ir.node("Add", [past.outputs[0], longer.outputs[0]])
         nodes = [past, new, along, longer, total]
         convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, total.outputs)
-
-
-def _counted(model: ir.Model) -> tuple[ModelProto, Mapping[str, int]]:
-    """The model as a protobuf, and the number of new operators by type."""
-    kinds = [node.op_type for node in model.graph.all_nodes() if node.domain in DEFAULT_DOMAINS]
-    return to_proto(model), Counter(kind for kind in kinds if kind in FUSED_OPS)
 
 
 def _with_rotation(model: ir.Model) -> ir.Model:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.fusion.attention import fuse_body_attention, fuse_cached_attention, fuse_plain_attention, may_rotate
+from autoopt.passes.fusion.attention import Kind, fuse_attention, may_rotate
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.functions import inline_functions
@@ -50,8 +50,6 @@ MODEL_TYPES = Literal[
     "bert", "bert_tf", "gpt2", "bart", "t5", "vit", "swin", "clip", "sam2", "unet", "vae", "conformer", "phi"
 ]
 
-Fusion: TypeAlias = Callable[["ModelProto"], tuple["ModelProto", Mapping[str, int]]]
-"""A function that fuses, and counts the new operators by type."""
 DEFAULT_EPSILON = 1e-5
 NORMALIZATIONS = ("LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization")
 """Operators whose epsilon is that if none is stated."""
@@ -126,27 +124,25 @@ class TransformerFusion(Pass):
 
     def run(self, source: ir.Model) -> ir.Model | ModelProto | None:
         model = inline_functions(to_proto(source))
-        in_bodies: Mapping[str, int] = {}
+        joined: Counter[str] = Counter()
         if self.engine == "auto" and self._is_for_cpu:
-            model, in_bodies = self._try(fuse_body_attention, model)
-            fused, counts = self._try(fuse_cached_attention, model)
-            if counts:
-                fused, more = self._try(fuse_plain_attention, fused)
-                self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(more) + Counter(in_bodies))
+            model, in_bodies = self._try("bodies", model)
+            fused, cached = self._try("cached", model)
+            more: Mapping[str, int] = {}
+            if cached or may_rotate(model):
+                fused, more = self._try("plain", fused)
+            joined = Counter(in_bodies)
+            # The library's own rotary embedding fails where several items share positions.
+            if cached or more.get("RotaryEmbedding"):
+                self.context.reports["transformer_fusion"] = dict(joined + Counter(cached) + Counter(more))
                 return fused
-            if may_rotate(model):
-                fused, counts = self._try(fuse_plain_attention, model)
-                # The library's own rotary embedding fails where several items share positions.
-                if counts.get("RotaryEmbedding"):
-                    self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(in_bodies))
-                    return fused
         if self.engine == "onnxscript":
             fused, counts = self._fuse_with_onnxscript(model)
         elif self.engine == "onnxruntime":
             fused, counts = self._fuse_with_onnxruntime(model, self.model_type, KnownShapes())
         else:
             fused, counts = self._fuse_with_both(model)
-        counts = Counter(in_bodies) + Counter({name: int(count) for name, count in counts.items()})
+        counts = joined + Counter({name: int(count) for name, count in counts.items()})
         self.context.reports["transformer_fusion"] = dict(counts)
         # The fusers also make changes of their own; only fused operators make the result worth keeping.
         if not counts["Attention"] and count_ort_operators(fused) == count_ort_operators(model):
@@ -166,10 +162,10 @@ class TransformerFusion(Pass):
     def _is_for_cpu(self) -> bool:
         return self.context.accelerator.execution_provider == "CPUExecutionProvider"
 
-    def _try(self, fuse: Fusion, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+    def _try(self, kind: Kind, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
         """Join attention; the model itself if it has none that the runtime can load then."""
         try:
-            fused, counts = fuse(model)
+            fused, counts = fuse_attention(model, kind)
         except Refused as error:  # the model cannot be converted to the opset of the operator
             logger.debug("attention stays in parts: %s", error)
             return model, {}
@@ -193,7 +189,7 @@ class TransformerFusion(Pass):
         fused, counts = self._fuse_with_onnxscript(model)
         attention: Mapping[str, int] = {}
         if self._is_for_cpu:
-            plain, attention = self._try(fuse_plain_attention, model)
+            plain, attention = self._try("plain", model)
             # Operators of onnxruntime go first, because they have quantized forms.
             if attention.get("Attention", 0) > count_attention(fused) - known:
                 fused, counts = self._fuse_with_onnxscript(plain)
