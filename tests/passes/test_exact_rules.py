@@ -14,8 +14,8 @@ from micro_models import made
 from autoopt.model.session import make_session
 from autoopt.passes.base import Pass
 from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, RewriteRules, Simplify
+from autoopt.passes.fusion.rule_passes import MatMulAddGemm
 from autoopt.passes.fusion.transformer import TransformerFusion
-from autoopt.passes.fusion.weight_folding import MatMulAddGemm
 from autoopt.passes.rewrites.local_rewrites import LocalRewrites
 from autoopt.passes.shape.inference import MaterializeReshape, ShapeInference
 

@@ -12,7 +12,7 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.model.session import write_optimized
-from autoopt.passes.fusion.operator_forms import SplitFusedLayers
+from autoopt.passes.fusion.rule_passes import SplitFusedLayers
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 

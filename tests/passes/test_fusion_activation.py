@@ -10,7 +10,7 @@ from bench import ops
 from micro_models import MODELS, made
 from rule_bench import compare
 
-from autoopt.passes.fusion.operator_forms import HardSigmoidFusion
+from autoopt.passes.fusion.rule_passes import HardSigmoidFusion
 
 CONSTANTS = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6), "sixth": np.float32(1 / 6)}
 TEXT = "g (float[2, 4] x) => (float[2, 4] y) {{ a = Add ({terms})\n c = Clip (a, zero, six)\n {rest} }}"

@@ -10,7 +10,7 @@ from bench import ops
 from micro_models import made, normal
 from rule_bench import compare
 
-from autoopt.passes.fusion.operator_forms import ConvTransposeToConv
+from autoopt.passes.fusion.rule_passes import ConvTransposeToConv
 
 
 def _model(attributes: str, size: tuple[int, int] = (4, 4), inputs: str = "x, w, b") -> onnx.ModelProto:

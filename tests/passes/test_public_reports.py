@@ -14,7 +14,7 @@ import pytest
 from bench import ops, step, steps
 from micro_models import MODELS, made, normal
 
-from autoopt.passes.fusion.weight_folding import BatchNormFolding
+from autoopt.passes.fusion.rule_passes import BatchNormFolding
 
 SIMPLIFIERS: Final = ("simplify", "onnxslim", "onnxsim", "onnxoptimizer", "onnxscript_optimize", "constant_folding")
 QUANTIZERS: Final = ("dynamic_quantization", "static_quantization")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from micro_models import made, normal
 from rule_bench import compare
 
-from autoopt.passes.fusion.weight_folding import ConvAffineFolding
+from autoopt.passes.fusion.rule_passes import ConvAffineFolding
 
 IN, OUT, SIZE = 4, 6, 5
 

@@ -10,7 +10,7 @@ from micro_models import MODELS, made, normal
 from rule_bench import compare
 
 from autoopt.passes.base import Pass
-from autoopt.passes.fusion.weight_folding import BatchNormFolding, ConvAffineFolding, MatMulAddGemm, PadFolding
+from autoopt.passes.fusion.rule_passes import BatchNormFolding, ConvAffineFolding, MatMulAddGemm, PadFolding
 
 FOLDED = [
     (BatchNormFolding(), "conv_batchnorm", ["Conv", "Relu"]),

@@ -17,3 +17,11 @@ WEIGHT_QUANTIZATIONS: Final = (
     "nncf_weight_compression",
 )
 """Passes that leave MatMul weights in integers or 4-bit floats."""
+FUSIONS: Final = (
+    *RUNTIME_BOUND,
+    "dynamic_quantization",
+    "static_quantization",
+    "weight_only_quantization",
+    "calibrated_weight_quantization",
+)
+"""Passes that must not run before a fusion, because they leave no float patterns to fuse."""

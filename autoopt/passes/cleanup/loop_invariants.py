@@ -7,8 +7,8 @@ from typing import Final
 from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.model.random_nodes import RANDOM_OPS
 from autoopt.passes.base import Pass
+from autoopt.passes.base.conflicts import FUSIONS
 from autoopt.passes.cleanup.graph_cleanup import remove_identities
-from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
@@ -26,7 +26,7 @@ class LoopInvariantCodeMotion(Pass):
 
     target_bound = False
     needs_ops = ("Loop",)
-    conflicts = FUSION_CONFLICTS
+    conflicts = FUSIONS
     libraries = ("onnx", "onnx-ir")
     aliases = ("licm", "loop_to_rnn")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.base import Pass
+from autoopt.passes.base.conflicts import FUSIONS
 from autoopt.passes.fusion.row_regions import POOLING, Form, RowRegions, gains, is_depthwise, kernel_shape, length_of
-from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.sizes import fixed_tensor
 
@@ -37,7 +37,7 @@ class ConvToRows(Pass):
     version = 4
     needs_ops = ("Conv",)
     accelerators = ("CPUExecutionProvider",)
-    conflicts = FUSION_CONFLICTS
+    conflicts = FUSIONS
     libraries = ("onnx", "onnx-ir")
 
     def run(self, model: ir.Model) -> ir.Model | None:

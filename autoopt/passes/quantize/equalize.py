@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.model.lazy_imports import np
 from autoopt.passes.base import Pass
-from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
+from autoopt.passes.base.conflicts import FUSIONS
 from autoopt.passes.onnx_tools.graphs import is_standard
 from autoopt.passes.quantize.channel_scales import Layers, powers_of_two
 from autoopt.registry import Minimum
@@ -42,7 +42,7 @@ class CrossLayerEqualization(Pass):
     """
 
     target_bound = False
-    conflicts = FUSION_CONFLICTS
+    conflicts = FUSIONS
     needs_ops = ("Conv", "Gemm", "MatMul")
     libraries = ("onnx",)
     aliases = ("cle", "weight_equalization")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.model.lazy_imports import np
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
+from autoopt.passes.base.conflicts import FUSIONS
 from autoopt.passes.onnx_tools.graphs import name_nodes
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.channel_scales import Layers, powers_of_two
@@ -31,7 +31,7 @@ class SmoothQuant(Pass):
 
     target_bound = False
     needs_data = True
-    conflicts = FUSION_CONFLICTS
+    conflicts = FUSIONS
     needs_ops = ("MatMul", "Gemm")
     libraries = ("onnx", "onnxruntime")
     aliases = ("smoothquant",)

@@ -10,24 +10,16 @@ import onnx_ir as ir
 from autoopt.passes.rewrites.rule import Rule, attribute, constant, is_float, tensor_like
 
 if TYPE_CHECKING:
-    from onnxscript.rewriter.pattern import RewriteRule
-
     from autoopt.passes.rewrites.rule import Builder, Match, Pattern, Tape
 
 Affine: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Weights of shape (M, C / group, *kernel) and bias of shape (M,) of a convolution."""
 
 
-def affine_rules() -> list[RewriteRule]:
-    """All rules of this module, with both orders of factors and terms."""
-    rules: list[RewriteRule] = []
-    for rule_class in (ScaleAfter, ShiftAfter, ScaleBefore, ShiftBefore):
-        rules += rule_class.rule(assume=frozenset(), chunks=1).commute()
-    return rules
-
-
 class ConvFolding(Rule):
     """The common part: a convolution with fixed weights and a constant, one number or one for each channel."""
+
+    commutes = True
 
     def guard(self, context: Match, *, x: ir.Value, w: ir.Value, c: ir.Value, conv: ir.Value) -> str:
         node = conv.producer()

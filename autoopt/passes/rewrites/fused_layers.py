@@ -12,8 +12,6 @@ from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN
 from autoopt.passes.rewrites.rule import Rule, attribute, constant, rank, tensor_like
 
 if TYPE_CHECKING:
-    from onnxscript.rewriter.pattern import RewriteRule
-
     from autoopt.passes.rewrites.rule import Builder, Match, Pattern, Tape
 
 ACTIVATIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -29,12 +27,6 @@ ACTIVATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """Attributes of activations, in the order of the fused layer's parameters. The bounds of Clip are inputs."""
 STATED: Final = ("activation", "activation_params", "activation_alpha", "activation_beta", "activation_gamma")
 """Attributes of a fused layer that the layer alone does not have."""
-
-
-def split_rules() -> list[RewriteRule]:
-    """All rules of this module."""
-    classes = (SplitFusedConv, SplitFusedGemm, SplitFusedMatMul)
-    return [rule_class.rule(assume=frozenset(), chunks=1) for rule_class in classes]
 
 
 class SplitFusedConv(Rule):

@@ -1,12 +1,12 @@
 """The pass that applies the rewrite rules of this package, and the table of the rules.
 
-The modules with the rules import onnxscript, so only `load_rules` imports them, when it is called.
+The modules with the rules import onnxscript, so only `build_rules` imports them, when it is called.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.passes.base import Pass, Refused
@@ -52,13 +52,14 @@ else:
     RuleName = Literal[tuple(RULES)]  # type checkers accept only names written out
 
 
-def load_rules(names: Sequence[str], assume: Sequence[str] = (), chunks: int = 2) -> list[RewriteRule]:
-    """Build the rules of those names; the serialize rules split a product into `chunks` parts."""
-    rules = []
-    for name in names:
-        module, _, class_name = RULES[name].partition(":")
-        rule_class = getattr(importlib.import_module(f"autoopt.passes.rewrites.{module}"), class_name)
-        rules.append(rule_class.rule(assume=frozenset(assume), chunks=chunks))
+def build_rules(paths: Iterable[str], **settings: object) -> list[RewriteRule]:
+    """Build the rules `module:class` of this package with settings, such as what the user vouches for."""
+    rules: list[RewriteRule] = []
+    for path in paths:
+        module, _, name = path.partition(":")
+        rule_class = getattr(importlib.import_module(f"autoopt.passes.rewrites.{module}"), name)
+        rule = rule_class.rule(**settings)
+        rules += rule.commute() if rule_class.commutes else [rule]
     return rules
 
 
@@ -102,4 +103,5 @@ class LocalRewrites(Pass):
             raise Refused(f"chunks must be at least 2, not {self.chunks}")
         if not self.rules:
             return None
-        return apply_rules(model, load_rules(self.rules, self.assume, self.chunks))
+        rules = build_rules((RULES[name] for name in self.rules), assume=frozenset(self.assume), chunks=self.chunks)
+        return apply_rules(model, rules)

@@ -24,14 +24,14 @@ ELEMENTWISE: Final = ("Cos", "Sin", "Cast", "Identity")
 def fuse_interleaved_rotation(model: ir.Model) -> None:
     """Join rotations of neighbours, in place: first those of a part of each head, then the others."""
     for rule_class in (PartialInterleavedRotation, InterleavedRotation):
-        apply_rules(model, rule_class.rule(assume=frozenset(), chunks=1).commute())
+        apply_rules(model, rule_class.rule().commute())
 
 
 class InterleavedRotation(Rule):
     """`x * cos + t * sin` -> `RotaryEmbedding(x)`, where t has each pair (a, b) of neighbours in x as (-b, a)."""
 
-    def __init__(self, assume: frozenset[str], chunks: int) -> None:
-        super().__init__(assume, chunks)
+    def __init__(self) -> None:
+        super().__init__()
         self.remove_nodes = False  # others may read the parts
         self._halves: dict[ir.Value, ir.Value] = {}
         """Angles with each number twice -> the same with each number once, for all rotations that share them."""

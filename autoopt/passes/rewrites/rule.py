@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -31,7 +31,10 @@ class Rule(RewriteRuleClassBase):  # type: ignore[misc]  # onnxscript is not typ
     One rule object rewrites one match after the other: `guard` may leave on `self` what `rewrite` needs.
     """
 
-    def __init__(self, assume: frozenset[str], chunks: int) -> None:
+    commutes: ClassVar[bool] = False
+    """The rule also matches with the inputs of commutative operators exchanged."""
+
+    def __init__(self, assume: frozenset[str] = frozenset(), chunks: int = 1) -> None:
         super().__init__(type(self).__name__)
         self.assume = assume
         self.chunks = chunks
