@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_ir_constants
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
@@ -16,7 +15,7 @@ from autoopt.registry import Minimum
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    pass
 
 
 class LibraryCleanup(Pass):
@@ -131,11 +130,8 @@ class TieWeights(Pass):
 
     smallest: Annotated[int, Minimum(0), "elements of the smallest weight considered"] = SMALLEST_TIED
 
-    def run(self, source: ir.Model) -> ModelProto | None:
-        model = to_proto(source)
-        if not tie_weights(model, self.smallest):
-            return None
-        return model
+    def run(self, model: ir.Model) -> ir.Model | None:
+        return model if tie_weights(model, self.smallest) else None
 
 
 class LiftConstants(LibraryCleanup):

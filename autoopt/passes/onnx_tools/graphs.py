@@ -87,13 +87,8 @@ def producers(graph: GraphProto) -> dict[str, NodeProto]:
 
 def consumers(graph: GraphProto) -> dict[str, list[NodeProto]]:
     """The nodes of a graph, but not of its subgraphs, that read each value, by the value's name."""
-    return readers_of(graph.node)
-
-
-def readers_of(nodes: Iterable[NodeProto]) -> dict[str, list[NodeProto]]:
-    """Those of some nodes that read each value, by the value's name."""
     readers: dict[str, list[NodeProto]] = {}
-    for node in nodes:
+    for node in graph.node:
         for name in dict.fromkeys(node.input):
             readers.setdefault(name, []).append(node)
     return readers

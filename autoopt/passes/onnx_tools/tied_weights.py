@@ -2,124 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import names_of, packed_bytes
-from autoopt.passes.onnx_tools.graphs import (
-    new_name,
-    rename_inputs,
-    replace_items,
-    value_names,
-    walk_nodes,
-)
+from autoopt.model.lazy_imports import convenience, ir, np, numpy_helper
+from autoopt.passes.onnx_tools.gemm import is_weight
+from autoopt.passes.onnx_tools.values import taken_names
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import TensorProto
 
 SMALLEST_TIED: Final = 1024
 """Elements of the smallest weight that is worth a node."""
 ROWS_AT_ONCE: Final = 4096
 """Rows of a matrix that are compared at once, which limits memory."""
-SAMPLED: Final = 64
-"""Values of a weight that are compared first."""
 
 
 def is_transposed(one: TensorProto, other: TensorProto) -> bool:
     """Tell if a matrix holds the values of another one, transposed."""
     if len(one.dims) != 2 or one.data_type != other.data_type or list(one.dims) != list(other.dims)[::-1]:
         return False
-    first, second = numpy_helper.to_array(one), numpy_helper.to_array(other).T
-    for row in range(0, len(first), ROWS_AT_ONCE):
-        part = slice(row, row + ROWS_AT_ONCE)
-        if first[part].tobytes() != second[part].tobytes():
-            return False
-    return True
+    return _has_same_values(numpy_helper.to_array(one), numpy_helper.to_array(other).T)
 
 
-def _has_same_bytes(one: TensorProto, other: TensorProto) -> bool:
-    first, second = (numpy_helper.to_array(tensor) for tensor in (one, other))
-    return bool(first.tobytes() == second.tobytes())
-
-
-def tie_weights(model: ModelProto, smallest: int) -> bool:
+def tie_weights(model: ir.Model, smallest: int) -> bool:
     """Store weights of at least `smallest` elements once that have the same values, in place; return False if none do.
 
     A copy becomes the weight itself, its Reshape, or its Transpose. Weights of bodies and those that are inputs or
     outputs stay.
     """
-    fixed = names_of((*model.graph.input, *model.graph.output))
-    ties = _Ties(value_names(model))
-    copies: set[str] = set()
-    for tensor in model.graph.initializer:
-        if prod(tensor.dims) >= smallest and tensor.name not in fixed and ties.add(tensor):
-            copies.add(tensor.name)
-    if not copies:
+    graph, taken = model.graph, taken_names(model)
+    kept: dict[tuple[ir.DataType, int], list[ir.Value]] = {}
+    views: list[ir.Node] = []
+    tied = False
+    for value in list(graph.initializers.values()):
+        tensor = value.const_value
+        if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.size < max(1, smallest):
+            continue
+        if not is_weight(value) or value.is_graph_output():
+            continue
+        alike = kept.setdefault((tensor.dtype, tensor.size), [])
+        found = next(((other, form) for other in alike if (form := _form(value, other))), None)
+        if found is None:
+            alike.append(value)
+            continue
+        tied = True
+        del graph.initializers[str(value.name)]
+        source = found[0]
+        if found[1] != "same":
+            views.append(_view(value, *found, taken))
+            source = views[-1].outputs[0]
+        convenience.replace_all_uses_with(value, source)
+    if views:
+        graph.insert_before(graph[0], views)
+    return tied
+
+
+def _form(value: ir.Value, other: ir.Value) -> str:
+    """How a weight follows from another one of its type and size: `same`, `Reshape` or `Transpose`; empty if not."""
+    assert value.const_value is not None
+    assert other.const_value is not None
+    one, two = value.const_value.numpy(), other.const_value.numpy()
+    if _has_same_values(one.reshape(-1), two.reshape(-1)):
+        return "same" if one.shape == two.shape else "Reshape"
+    if one.ndim == 2 and one.shape == two.shape[::-1] and _has_same_values(one, two.T):
+        return "Transpose"
+    return ""
+
+
+def _has_same_values(one: np.ndarray, other: np.ndarray) -> bool:
+    """Tell if two arrays of one shape and type have the same bytes."""
+    if one[:1].tobytes() != other[:1].tobytes():
         return False
-    rename_inputs(walk_nodes(model.graph), ties.renamed)
-    replace_items(model.graph.node, [*ties.nodes, *model.graph.node])
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in copies]
-    replace_items(model.graph.initializer, [*kept, *ties.shapes])
-    return True
+    parts = [slice(row, row + ROWS_AT_ONCE) for row in range(0, len(one), ROWS_AT_ONCE)]
+    return all(one[part].tobytes() == other[part].tobytes() for part in parts)
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """Some values of a weight, as bytes: enough to tell nearly all weights apart without reading them again."""
-
-    first: bytes
-    row: bytes
-    column: bytes
-
-    @classmethod
-    def of(cls, array: np.ndarray) -> _Sample:
-        """The sample of an array; for one that is no matrix, row and column are empty."""
-        if array.ndim != 2 or not array.size:
-            return cls(array.ravel()[:SAMPLED].tobytes(), b"", b"")
-        row, column = array[0, :SAMPLED], array[:SAMPLED, 0]
-        return cls(array.ravel()[:SAMPLED].tobytes(), row.tobytes(), column.tobytes())
-
-
-class _Ties:
-    """Finds the earlier weight that a weight repeats."""
-
-    def __init__(self, names: set[str]) -> None:
-        self._names = names
-        self._kept: dict[tuple[int, int], list[tuple[TensorProto, _Sample]]] = {}
-        self.renamed: dict[str, str] = {}
-        """Weight -> the value that takes its place."""
-        self.nodes: list[NodeProto] = []
-        self.shapes: list[TensorProto] = []
-
-    def add(self, tensor: TensorProto) -> bool:
-        """Tell if an earlier weight has the values of this one, and write the node that makes it of that."""
-        size = packed_bytes(tensor)
-        if size is None:  # strings
-            return False
-        alike = self._kept.setdefault((tensor.data_type, size), [])
-        sample = _Sample.of(numpy_helper.to_array(tensor))
-        for other, seen in alike:
-            if sample.first == seen.first and _has_same_bytes(tensor, other):
-                self._reshape(tensor, other)
-                return True
-            is_candidate = sample.row == seen.column and sample.column == seen.row
-            if is_candidate and is_transposed(tensor, other):
-                self._write("Transpose", tensor, [other.name], perm=[1, 0])
-                return True
-        alike.append((tensor, sample))
-        return False
-
-    def _reshape(self, tensor: TensorProto, other: TensorProto) -> None:
-        if tensor.dims == other.dims:
-            self.renamed[tensor.name] = other.name
-            return
-        shape = numpy_helper.from_array(np.array(tensor.dims, np.int64), new_name(f"{tensor.name}_shape", self._names))
-        self.shapes.append(shape)
-        self._write("Reshape", tensor, [other.name, shape.name])
-
-    def _write(self, op_type: str, tensor: TensorProto, arguments: list[str], **attributes: list[int]) -> None:
-        view = new_name(f"{tensor.name}_{op_type}", self._names)
-        self.nodes.append(helper.make_node(op_type, arguments, [view], name=view, **attributes))
-        self.renamed[tensor.name] = view
+def _view(value: ir.Value, other: ir.Value, op_type: str, taken: set[str]) -> ir.Node:
+    """The node that makes a weight of another one."""
+    name = f"{value.name}_{op_type}"
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    if op_type == "Transpose":
+        view = ir.node("Transpose", [other], {"perm": [1, 0]}, name=name)
+    else:
+        assert value.shape is not None
+        assert other.graph is not None
+        shape = ir.Value(name=f"{name}_shape", const_value=ir.tensor(value.shape.numpy(), ir.DataType.INT64))
+        other.graph.register_initializer(shape)
+        view = ir.node("Reshape", [other, shape], name=name)
+    view.outputs[0].name, view.outputs[0].type, view.outputs[0].shape = name, value.type, value.shape
+    return view

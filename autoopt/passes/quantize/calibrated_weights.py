@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from autoopt.model.lazy_imports import np, numpy_helper, onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import read_names, replace_items
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
@@ -103,7 +104,9 @@ class CalibratedWeightQuantization(Pass):
         if self.embedding_bits:
             quantize_tables(model, self._grid(self.embedding_bits), tied, self.nodes_to_exclude)
         if self.head_bits == FLOAT_BITS:
-            tie_weights(model, SMALLEST_TIED)
+            whole = to_ir(model)
+            tie_weights(whole, SMALLEST_TIED)
+            model = to_proto(whole)
         import_ort_domain(model)
         return model
 

@@ -119,7 +119,9 @@ class WeightOnlyQuantization(Pass):
             grid = BlockGrid(self.embedding_bits, self.block_size, self.is_symmetric)
             quantize_tables(model, grid, tied, self.nodes_to_exclude)
         if self.head_bits == FLOAT_BITS:
-            tie_weights(model, SMALLEST_TIED)
+            whole = to_ir(model)
+            tie_weights(whole, SMALLEST_TIED)
+            model = to_proto(whole)
         import_ort_domain(model)
         if not has_more_of(("MatMulNBits", "DequantizeLinear", "GatherBlockQuantized"), before, model):
             return None
