@@ -15,9 +15,9 @@ from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import Tolerance
 
 
-def rewrite(model: onnx.ModelProto, rule: str, *assume: str, chunks: int = 2) -> onnx.ModelProto | None:
+def rewrite(model: onnx.ModelProto, rule: str, *assume: str) -> onnx.ModelProto | None:
     """The model after one rule; None if the rule does not apply."""
-    rewritten = LocalRewrites(rules=[rule], assume=list(assume), chunks=chunks)(model)
+    rewritten = LocalRewrites(rules=[rule], assume=list(assume))(model)
     return None if rewritten is model else rewritten
 
 

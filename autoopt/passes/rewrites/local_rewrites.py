@@ -9,19 +9,18 @@ import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.libraries import apply_rules
-from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from onnxscript.rewriter.pattern import RewriteRule
 
-Assumption: TypeAlias = Literal["finite", "one_nonzero", "unmasked_rows"]
-"""Properties that the user may vouch for where the model cannot prove them: activations are never infinite or NaN;
-NonZero always finds exactly one element; every row of an attention mask leaves at least one element unmasked."""
+Assumption: TypeAlias = Literal["unmasked_rows"]
+"""What the user may vouch for where the model cannot prove it: every row of an attention mask leaves at least one
+element unmasked."""
 
 RULES: Final = {
     "replace_div_with_mul": "arithmetic:DivToMul",
@@ -29,21 +28,8 @@ RULES: Final = {
     "pre_scale": "arithmetic:PreScale",
     "replace_half_reducemean": "arithmetic:HalfReduceMean",
     "replace_bn_with_mul_add": "arithmetic:BatchNormToMulAdd",
-    "cumsum_workaround": "indices:PositiveCumSumAxis",
-    "topk_workaround": "indices:PositiveTopKAxis",
-    "indices_workaround": "indices:PositiveIndices",
-    "fuse_cast_into_onehot": "indices:CastIntoOneHot",
-    "replace_nonzero": "indices:NonZeroToArgMax",
-    "replace_clip_empty_inputs": "logic:FullClip",
-    "replace_consecutive_cast_with_notzero": "logic:CastsToNotZero",
-    "replace_greater_or_equal": "logic:NotLess",
-    "replace_less_or_equal": "logic:NotGreater",
-    "replace_where_with_mul_add": "logic:WhereToMulAdd",
-    "replace_where_mask": "logic:WhereMaskToAdd",
-    "replace_trilu": "logic:TriluToWhere",
-    "matmul_rotary_embedding": "matmul:RotateHalfToMatMul",
-    "serialize_matmul": "matmul:SplitMatMul",
-    "serialize_matmul_add": "matmul:SplitMatMulAdd",
+    "fuse_cast_into_onehot": "selection:CastIntoOneHot",
+    "replace_where_mask": "selection:WhereMaskToAdd",
 }
 """Rule name -> `module:class` in this package."""
 if TYPE_CHECKING:
@@ -70,18 +56,12 @@ CHEAPER_FORMS: Final[list[RuleName]] = [
     "fuse_cast_into_onehot",
 ]
 """Rules that replace operators with cheaper ones."""
-EXPLICIT_FORMS: Final[list[RuleName]] = [
-    "cumsum_workaround",
-    "topk_workaround",
-    "indices_workaround",
-    "replace_clip_empty_inputs",
-]
-"""Rules that write out what a model may leave implicit: axes from the front, positive indices, bounds."""
 
 
 class LocalRewrites(Pass):
     """Rewrites single patterns, each only where it is provably correct or the user vouches for it."""
 
+    version = 2
     target_bound = False
     family = "fusion"
     requires = ("shape_inference",)
@@ -89,19 +69,12 @@ class LocalRewrites(Pass):
     libraries = ("onnx", "onnx-ir", "onnxscript")
     aliases = ("rewrite_local",)
 
-    rules: Annotated[
-        list[RuleName], Categorical(CHEAPER_FORMS, [*CHEAPER_FORMS, "pre_scale"], EXPLICIT_FORMS), "rewrites to apply"
-    ] = CHEAPER_FORMS
-    assume: Annotated[
-        list[Assumption],
-        "what you vouch for: finite activations, exactly one_nonzero element, unmasked_rows in every mask",
-    ] = []
-    chunks: Annotated[int, Minimum(1), "number of parts into which the serialize rules split a product"] = 2
+    rules: Annotated[list[RuleName], Categorical(CHEAPER_FORMS, [*CHEAPER_FORMS, "pre_scale"]), "rewrites to apply"] = (
+        CHEAPER_FORMS
+    )
+    assume: Annotated[list[Assumption], "what you vouch for: unmasked_rows in every mask"] = []
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        if self.chunks < 2:
-            raise Refused(f"chunks must be at least 2, not {self.chunks}")
         if not self.rules:
             return None
-        rules = build_rules((RULES[name] for name in self.rules), assume=frozenset(self.assume), chunks=self.chunks)
-        return apply_rules(model, rules)
+        return apply_rules(model, build_rules((RULES[name] for name in self.rules), assume=frozenset(self.assume)))
