@@ -25,7 +25,6 @@ from autoopt.passes.onnx_tools.large_models import (
     call_on_references,
     call_without_large_weights,
     call_without_weights,
-    inferred_graph,
     refuse_invalid,
 )
 from autoopt.passes.precision.conversion import Converter
@@ -36,7 +35,7 @@ from autoopt.passes.shape.inference import ShapeInference
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "EXTERNAL_DATA_BYTES", 512)
-    monkeypatch.setattr(large_models, "BYTES_THAT_STAY", 256)
+    monkeypatch.setattr(large_models, "SHAPE_BYTES", 64)
     monkeypatch.setattr(large_models, "SHAPE_BYTES", 128)
 
 
@@ -140,15 +139,6 @@ def test_a_tool_for_structure_gets_weights_as_inputs_and_they_return_to_their_pl
     result = call_without_weights(tool, model)
     assert len(seen[0]) < len(names)
     assert result.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
-
-
-def test_inferred_types_come_without_weights() -> None:
-    model = builders.cnn()
-    graph = inferred_graph(model)
-    expected = onnx.shape_inference.infer_shapes(model).graph
-    assert list(graph.value_info) == list(expected.value_info)
-    assert list(graph.input) == list(model.graph.input)
-    assert sum(len(tensor.raw_data) for tensor in graph.initializer) < weight_bytes(model)
 
 
 def test_matrices_stay_references_unless_their_values_are_folded(

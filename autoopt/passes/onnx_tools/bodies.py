@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from autoopt.model.lazy_imports import ir_passes
-from autoopt.model.tensors import by_name, walk_graphs
+from autoopt.model.lazy_imports import ir, ir_passes
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.graphs import (
-    constant_names,
-    defined_names,
-    has_subgraphs,
-    new_name,
-    read_names,
-    value_names,
-)
+from autoopt.passes.onnx_tools.gemm import is_weight
+from autoopt.passes.onnx_tools.graphs import constant_names, has_subgraphs, new_name
+from autoopt.passes.onnx_tools.values import taken_names
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import ModelProto, NodeProto
 
 
 def lift_constants(model: ModelProto) -> ModelProto:
@@ -34,17 +28,19 @@ def lift_constants(model: ModelProto) -> ModelProto:
     return to_proto(lift(to_ir(model)).model)
 
 
-def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> None:
+def copy_weights_into_bodies(model: ir.Model, op_types: Collection[str]) -> None:
     """Give bodies weights of their own for nodes of these types, in place of weights of the main graph."""
-    weights = by_name(model.graph.initializer)
-    names = value_names(model)
-    replaced: set[str] = set()
-    for body in _bodies(model):
-        for node in body.node:
-            if node.op_type in op_types:
-                replaced |= _copy_weights(node, body, weights, names)
-    for name in replaced - read_names(model.graph):
-        model.graph.initializer.remove(weights[name])
+    taken = taken_names(model)
+    for body in model.graph.subgraphs():
+        for node in body:
+            for place, value in enumerate(node.inputs if node.op_type in op_types else ()):
+                if value is None or not is_weight(value) or value.graph is not model.graph:
+                    continue
+                copy = ir.Value(name=new_name(f"{value.name}_copy", taken), const_value=value.const_value)
+                body.register_initializer(copy)
+                node.replace_input_with(place, copy)
+                if not value.uses():
+                    model.graph.initializers.pop(str(value.name), None)
 
 
 def weighted_nodes(model: ModelProto, op_types: Collection[str]) -> Iterator[NodeProto]:
@@ -55,24 +51,3 @@ def weighted_nodes(model: ModelProto, op_types: Collection[str]) -> Iterator[Nod
         for node in graph.node:
             if node.op_type in op_types and fixed.intersection(node.input):
                 yield node
-
-
-def _bodies(model: ModelProto) -> Iterator[GraphProto]:
-    bodies = walk_graphs(model.graph)
-    next(bodies)
-    yield from bodies
-
-
-def _copy_weights(node: NodeProto, body: GraphProto, weights: Mapping[str, TensorProto], names: set[str]) -> set[str]:
-    """Let the node read copies of the `weights` that it reads; return the names of those."""
-    defined = defined_names(body)
-    copied: set[str] = set()
-    for index, name in enumerate(node.input):
-        if name not in weights or name in defined:
-            continue
-        copy = deepcopy(weights[name])
-        copy.name = new_name(f"{name}_copy", names)
-        body.initializer.append(copy)
-        node.input[index] = copy.name
-        copied.add(name)
-    return copied

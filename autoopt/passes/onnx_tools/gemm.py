@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import convenience, ir, np
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, new_name
 from autoopt.passes.onnx_tools.values import taken_names
 
 if TYPE_CHECKING:
@@ -168,10 +168,7 @@ class _Weights:
         assert weight.const_value is not None
         assert weight.graph is not None
         if (weight, suffix) not in self._made:
-            name = f"{weight.name}_{suffix}"
-            while name in self._taken:
-                name += "_"
-            self._taken.add(name)
+            name = new_name(f"{weight.name}_{suffix}", self._taken)
             tensor = ir.tensor(np.ascontiguousarray(change(weight.const_value.numpy())), name=name)
             made = self._made[weight, suffix] = ir.Value(name=name, const_value=tensor)
             weight.graph.register_initializer(made)

@@ -8,18 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from autoopt.model.io import load_weights
-from autoopt.model.lazy_imports import helper, onnx, shape_inference
+from autoopt.model.lazy_imports import helper, onnx
 from autoopt.model.tensors import copy_fields, names_of, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import graphs
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto
+    from onnx import ModelProto, TensorProto
 
 Result = TypeVar("Result")
 """A model or None."""
-BYTES_THAT_STAY: Final = 1 << 27
-"""The largest weights are taken out until the rest has at most this many bytes."""
 SHAPE_BYTES: Final = 1 << 16
 """Larger constants are no shapes, axes or scales, which tools read to infer types."""
 MATRIX_BYTES: Final = 1 << 20
@@ -38,14 +36,8 @@ def call_without_weights(tool: Callable[[ModelProto], Result], model: ModelProto
     return _keeping_inputs(lambda whole: _call_without(_all_but_small(whole), tool, whole), model)
 
 
-def inferred_graph(model: ModelProto) -> GraphProto:
-    """Infer types and shapes; return a graph that records them, without the weights."""
-    model = graphs.sort_nodes(model)
-    return _call_without(_all_but_small(model), shape_inference.infer_shapes, model, puts_back=False).graph
-
-
 def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
-    """Call a tool on a model or an outline, without its largest weights if the model is too large to be serialized.
+    """Call a tool on a model or an outline, without its weights if the model is too large to be serialized.
 
     During the call they are inputs of the graph: the tool knows their types and shapes, and treats their values as
     unknown. The tool may change a small model in place, but not a large one. External data must be in the working
@@ -57,7 +49,7 @@ def call_without_large_weights(tool: Callable[[ModelProto], Result], model: Mode
 
     def call(whole: ModelProto) -> Result:
         if graphs.is_large(whole):
-            return _call_without(_largest_initializers(whole), tool, whole)
+            return _call_without(_all_but_small(whole), tool, whole)
         load_weights(whole)
         return tool(whole)
 
@@ -97,10 +89,8 @@ def _all_but_small(model: ModelProto) -> list[TensorProto]:
     return [tensor for tensor in model.graph.initializer if (packed_bytes(tensor) or 0) > SHAPE_BYTES]
 
 
-def _call_without(
-    weights: Sequence[TensorProto], tool: Callable[[ModelProto], Result], model: ModelProto, *, puts_back: bool = True
-) -> Result:
-    """Call a tool on a model without these weights; its result gets them back unless it is only read."""
+def _call_without(weights: Sequence[TensorProto], tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
+    """Call a tool on a model without these weights; its result gets them back."""
     if not weights and not graphs.is_large(model):
         load_weights(model)
         return tool(model)
@@ -112,8 +102,7 @@ def _call_without(
     result = tool(light)
     if result is not None:
         _drop_inputs_for(weights, model, result)
-        if puts_back:
-            _put_back(weights, model, result)
+        _put_back(weights, model, result)
     return result
 
 
@@ -140,19 +129,6 @@ def _foldable_weights(model: ModelProto) -> set[str]:
             names.update(node.input)
         names.update(graphs.values_read(node) - set(node.input))
     return names
-
-
-def _largest_initializers(model: ModelProto) -> list[TensorProto]:
-    """The initializers to take out, largest first."""
-    sizes = [(packed_bytes(tensor) or 0, index) for index, tensor in enumerate(model.graph.initializer)]
-    remaining = weight_bytes(model)
-    large = []
-    for size, index in sorted(sizes, reverse=True):
-        if remaining <= BYTES_THAT_STAY:
-            break
-        remaining -= size
-        large.append(model.graph.initializer[index])
-    return large
 
 
 def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelProto:

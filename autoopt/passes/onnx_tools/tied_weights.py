@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import convenience, ir, np, numpy_helper
 from autoopt.passes.onnx_tools.gemm import is_weight
+from autoopt.passes.onnx_tools.graphs import new_name
 from autoopt.passes.onnx_tools.values import taken_names
 
 if TYPE_CHECKING:
@@ -79,10 +80,7 @@ def _has_same_values(one: np.ndarray, other: np.ndarray) -> bool:
 
 def _view(value: ir.Value, other: ir.Value, op_type: str, taken: set[str]) -> ir.Node:
     """The node that makes a weight of another one."""
-    name = f"{value.name}_{op_type}"
-    while name in taken:
-        name += "_"
-    taken.add(name)
+    name = new_name(f"{value.name}_{op_type}", taken)
     if op_type == "Transpose":
         view = ir.node("Transpose", [other], {"perm": [1, 0]}, name=name)
     else:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from autoopt.errors import did_you_mean
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Refused
+from autoopt.passes.onnx_tools.graphs import new_name
 
 
 def given_inputs(graph: ir.Graph) -> list[ir.Value]:
@@ -45,7 +46,7 @@ def give_types(model: ir.Model, kinds: Mapping[str, ir.DataType]) -> bool:
     others = [value for value in given_inputs(graph) if kinds.get(str(value.name), value.dtype) != value.dtype]
     for value in others:
         uses = value.uses()
-        cast = _cast(value, value.dtype, _inner_name(value, taken))
+        cast = _cast(value, value.dtype, new_name(f"{value.name}/model", taken))
         for use in uses:
             use.node.replace_input_with(use.idx, cast.outputs[0])
         graph.insert_before(graph[0], cast)
@@ -54,7 +55,7 @@ def give_types(model: ir.Model, kinds: Mapping[str, ir.DataType]) -> bool:
         name = str(value.name)
         if kinds.get(name, value.dtype) == value.dtype or value.is_graph_input():
             continue
-        value.name = _inner_name(value, taken)
+        value.name = new_name(f"{value.name}/model", taken)
         cast = _cast(value, kinds[name], name)
         graph.append(cast)
         graph.outputs[place] = cast.outputs[0]
@@ -68,11 +69,3 @@ def _cast(source: ir.Value, kind: ir.DataType | None, name: str) -> ir.Node:
     made = cast.outputs[0]
     made.name, made.dtype, made.shape = name, kind, source.shape
     return cast
-
-
-def _inner_name(value: ir.Value, taken: set[str]) -> str:
-    name = f"{value.name}/model"
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name

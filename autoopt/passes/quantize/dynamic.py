@@ -96,7 +96,9 @@ class DynamicQuantization(Pass):
         prepared = lift_constants(at_least_opset(model, opset))
         with_bodies = self.bodies and has_subgraphs(prepared)
         if with_bodies:
-            copy_weights_into_bodies(prepared, ["LSTM"])
+            products = to_ir(prepared)
+            copy_weights_into_bodies(products, ["LSTM"])
+            prepared = to_proto(products)
         separate_uses_of_weights(prepared, self.per_channel, as_values=False)
         _drop_equal_sizes(prepared)
         products = to_ir(prepared)

@@ -12,7 +12,7 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.graphs import caller_inputs, restore_inputs
-from autoopt.passes.onnx_tools.large_models import call_without_weights, inferred_graph
+from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
 
@@ -73,7 +73,8 @@ def _forget_contradictions(model: ModelProto, inferred: ModelProto) -> None:
 
     Outputs that lost their shape, behind operators that the tool does not know, get the declared one again, too.
     """
-    graph, declared = inferred_graph(model), by_name(model.graph.output)
+    graph = call_without_weights(shape_inference.infer_shapes, model).graph
+    declared = by_name(model.graph.output)
     known = by_name([*graph.value_info, *graph.output])
     for value in list(inferred.graph.value_info):
         if _contradict(value, known.get(value.name, value)):

@@ -16,6 +16,7 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.cleanup.graph_cleanup import remove_identities
 from autoopt.passes.onnx_tools.gemm import is_weight
+from autoopt.passes.onnx_tools.graphs import new_name
 from autoopt.passes.onnx_tools.values import taken_names
 
 if TYPE_CHECKING:
@@ -232,10 +233,7 @@ def make_inputs(model: ir.Model, weights: Sequence[AdapterWeight], defaults: str
     taken = taken_names(model) - {str(weight.value.name) for weight in weights}
     extracted: dict[str, ndarray] = {}
     for weight in weights:
-        name = weight.name
-        while name in taken:
-            name += "_"
-        taken.add(name)
+        name = new_name(weight.name, taken)
         assert weight.value.const_value is not None
         extracted[name] = weight.value.const_value.numpy()
         new = _input_for(weight, name, extracted[name], defaults)
