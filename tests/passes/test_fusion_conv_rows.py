@@ -189,24 +189,3 @@ def test_kernels_that_callers_give_stay() -> None:
     assert ops(ConvToRows()(given)) == ["Conv"]
     computed = made("g (float[16, 8, 3] k) => (float[1, 16, 46] y) { y = Conv (w, k) }", w=normal(1, 8, 48))
     assert ops(ConvToRows()(computed)) == ["Conv"]
-
-
-@pytest.mark.parametrize("opset", [11, 13])
-@pytest.mark.parametrize("form", ["signal", "column"])
-@pytest.mark.parametrize("batch", [0, 3])
-def test_batches_may_be_empty_where_the_length_is_open(opset: int, form: str, batch: int) -> None:
-    end = "" if form == "signal" else ", 1"
-    pads = "[1, 1]" if form == "signal" else "[1, 0, 1, 0]"
-    weights = {"w": normal(16, 8, 3) if form == "signal" else normal(16, 8, 3, 1)}
-    text = f"g (float[N, 8, L{end}] x) => (float[N, 16, M{end}] y) {{ c = Conv <pads = {pads}> (x, w)\n y = Relu (c) }}"
-    before = made(text, **weights)
-    before.opset_import[0].version = opset
-    after = ConvToRows()(before)
-    assert "Reshape" not in ops(after)
-    feed = {"x": normal(batch, 8, 7, *([1] if end else []))}
-    outputs = []
-    for model in (before, after):
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        outputs.append(session.run(None, feed)[0])
-    assert outputs[0].shape == outputs[1].shape
-    np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-5)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 LOWEST_OPSET: Final = 11
 """Operator set from which the widths of a Pad are an input, as they are written here."""
-AXES_AS_INPUT: Final = 13
-"""Operator set from which the axes of Squeeze and Unsqueeze are an input."""
 BORDER: Final = 7
 """Time of a product in an output that reaches into the padding, in times of others: onnxruntime computes such outputs
 one by one. Measured on AVX512 with kernels of 3 to 64."""
@@ -34,7 +32,7 @@ class ConvToRows(Pass):
     onnxruntime has faster kernels for rows. Padding that many outputs reach into becomes an operator of its own.
     """
 
-    version = 4
+    version = 5
     needs_ops = ("Conv",)
     accelerators = ("CPUExecutionProvider",)
     conflicts = FUSIONS
@@ -65,7 +63,6 @@ class _Rows:
 
     def __init__(self, model: ir.Model, regions: RowRegions) -> None:
         self._graph = model.graph
-        self._opset = model.opset_imports[""]
         self._regions = regions
         self._rows: dict[ir.Value, ir.Value] = {}
         """Value -> the same as a row."""
@@ -76,57 +73,32 @@ class _Rows:
         """Compute in rows what a node does, with the views around it."""
         output = node.outputs[0]
         form = self._regions.forms[output]
-        inputs = [self._row(value, node, form) for value in node.inputs]
+        inputs = [self._row(value, node) for value in node.inputs]
         attributes = dict(node.attributes)
         if self._pads_apart(node, form):
             inputs[0] = self._padded(node, inputs[0])
             del attributes["pads"]
         if node.op_type == "Conv":
-            inputs[1] = self._kernel(node.inputs[1], form)
+            inputs[1] = self._turned_constant(node.inputs[1], _signal_kernel if form == "signal" else _column_kernel)
         elif node.op_type == "Pad":
-            inputs[1] = self._pads(node.inputs[1], form)
+            inputs[1] = self._turned_constant(node.inputs[1], _signal_pads if form == "signal" else _column_pads)
         if node.op_type == "Conv" or node.op_type in POOLING:
             attributes = {name: _turned_attribute(each, form) for name, each in attributes.items()}
         row = self._add(node, ir.node(node.op_type, inputs, attributes, name=node.name))
         self._rows[output] = row
         if self._regions.is_read_outside(output):
-            value = self._from_row(row, node, form)
+            value = self._view(row, node, [length_of(output) or -1, *([] if form == "signal" else [1])])
             self._rows[value] = row
             value.name, value.shape, value.type = output.name, output.shape, output.type
             convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
 
-    def _row(self, value: ir.Value | None, node: ir.Node, form: Form) -> ir.Value | None:
+    def _row(self, value: ir.Value | None, node: ir.Node) -> ir.Value | None:
         """The row in place of an input of a node; other inputs stay."""
-        if value is not None and value in self._regions.forms and value not in self._rows:
-            self._rows[value] = self._as_row(value, node, form)
         if value is None:
-            return value
+            return None
+        if value in self._regions.forms and value not in self._rows:
+            self._rows[value] = self._view(value, node, [1, length_of(value) or -1])
         return self._rows.get(value, value)
-
-    def _as_row(self, value: ir.Value, node: ir.Node, form: Form) -> ir.Value:
-        """View a value as a row, in front of a node."""
-        length = length_of(value)
-        if length:
-            return self._view(value, node, [1, length])
-        if form == "signal":
-            return self._axis("Unsqueeze", value, node, 2)
-        return self._axis("Unsqueeze", self._axis("Squeeze", value, node, 3), node, 2)
-
-    def _from_row(self, row: ir.Value, node: ir.Node, form: Form) -> ir.Value:
-        """View a row as the value that a node computes."""
-        length = length_of(node.outputs[0])
-        if length:
-            return self._view(row, node, [length] if form == "signal" else [length, 1])
-        line = self._axis("Squeeze", row, node, 2)
-        if form == "signal":
-            return line
-        return self._axis("Unsqueeze", line, node, 3)
-
-    def _axis(self, op_type: str, value: ir.Value, node: ir.Node, axis: int) -> ir.Value:
-        """A view with an axis more or less. Unlike Reshape with an open size, it takes empty batches."""
-        if self._opset < AXES_AS_INPUT:
-            return self._add(node, ir.node(op_type, [value], {"axes": [axis]}))
-        return self._add(node, ir.node(op_type, [value, self._constant(f"{node.name}/axis", [axis])]))
 
     def _view(self, value: ir.Value, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
         return self._add(node, ir.node("Reshape", [value, self._constant(f"{node.name}/shape", [0, 0, *sizes])]))
@@ -157,21 +129,6 @@ class _Rows:
         # Without its third input, the runtime would fold the padding into the convolution again.
         return self._add(node, ir.node("Pad", [row, widths, None]))
 
-    def _kernel(self, value: ir.Value | None, form: Form) -> ir.Value:
-        def turn(kernel: np.ndarray) -> np.ndarray:
-            if form == "signal":
-                return kernel[:, :, None]
-            return kernel.swapaxes(2, 3)
-
-        return self._turned_constant(value, turn)
-
-    def _pads(self, value: ir.Value | None, form: Form) -> ir.Value:
-        def turn(pads: np.ndarray) -> np.ndarray:
-            halves = pads.reshape(2, -1)
-            return (np.insert(halves, 2, 0, axis=1) if form == "signal" else halves[:, [0, 1, 3, 2]]).reshape(-1)
-
-        return self._turned_constant(value, turn)
-
     def _turned_constant(self, value: ir.Value | None, turn: Callable[[np.ndarray], np.ndarray]) -> ir.Value:
         tensor = fixed_tensor(value)
         assert value is not None
@@ -180,6 +137,22 @@ class _Rows:
             turned = np.ascontiguousarray(turn(tensor.numpy()))
             self.replaced[value] = self._constant(f"{value.name}/row", turned)
         return self.replaced[value]
+
+
+def _signal_kernel(kernel: np.ndarray) -> np.ndarray:
+    return kernel[:, :, None]
+
+
+def _column_kernel(kernel: np.ndarray) -> np.ndarray:
+    return kernel.swapaxes(2, 3)
+
+
+def _signal_pads(pads: np.ndarray) -> np.ndarray:
+    return np.insert(pads.reshape(2, -1), 2, 0, axis=1).reshape(-1)
+
+
+def _column_pads(pads: np.ndarray) -> np.ndarray:
+    return pads.reshape(2, -1)[:, [0, 1, 3, 2]].reshape(-1)
 
 
 def _padding(node: ir.Node) -> tuple[int, int]:

@@ -52,9 +52,13 @@ class SplitStages(Pass):
             if value.type is None or value.shape is None:
                 raise Refused(f"cannot cut at {value.name!r}: its type or shape is unknown")
         try:
-            model.graph = convenience.extract(graph, inputs, targets)
+            stage = convenience.extract(graph, inputs, targets)
         except ValueError as error:
             raise Refused(f"cannot cut there: {error}") from error
+        for name in graph.initializers:  # the library leaves them in the order of a hash table
+            if name in stage.initializers:
+                stage.initializers[name] = stage.initializers.pop(name)
+        model.graph = stage
         return model
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
