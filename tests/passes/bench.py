@@ -13,8 +13,9 @@ from autoopt.model import io
 from autoopt.model.session import make_session
 from autoopt.passes.runner import run
 from autoopt.passes.verification.equivalence import run_once
-from autoopt.passes.verification.output_comparison import compare_outputs
+from autoopt.passes.verification.output_comparison import Equivalence, compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+from autoopt.registry import Tolerance
 
 
 def calibration(model: onnx.ModelProto, folder: Path, items: int = 8) -> str:
@@ -58,6 +59,19 @@ def same(a: onnx.ModelProto, b: onnx.ModelProto, folder: Path) -> bool:
     feeds = next(synthetic_feeds(a))
     results = [run_once(io.save(model, folder / str(i)), feeds) for i, model in enumerate((a, b))]
     return compare_outputs(results[0], results[1], "equal").status == "same"
+
+
+def compare(
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    folder: Path,
+    feeds: dict[str, Any] | None = None,
+    tolerance: Tolerance = "equal",
+) -> Equivalence:
+    """Compare the outputs of two models."""
+    feeds = feeds or next(synthetic_feeds(before))
+    expected = run_once(io.save(before, folder / "before"), feeds)
+    return compare_outputs(expected, run_once(io.save(after, folder / "after"), feeds), tolerance)
 
 
 def outputs(

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import ops
+from bench import compare, ops
 from micro_models import made
-from rule_bench import compare
 
 from autoopt.passes.cleanup.views import MergeReshapes
 

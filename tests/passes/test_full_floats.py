@@ -8,10 +8,9 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from bench import saved, step
+from bench import compare, saved, step
 from micro_models import MODELS, made, normal
 from onnx import TensorProto
-from rule_bench import compare
 
 from autoopt.passes.base import Refused
 from autoopt.passes.precision.full_floats import Float32, Float64ToFloat32

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench import ops
+from bench import compare, ops
 from micro_models import MODELS, made
-from rule_bench import compare
 
 from autoopt.passes.fusion.rule_passes import HardSigmoidFusion
 

@@ -8,9 +8,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from bench import ops
+from bench import compare, ops
 from micro_models import made, normal
-from rule_bench import compare
 
 from autoopt.passes.fusion.conv_rows import ConvToRows
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from bench import ops
+from bench import compare, ops
 from micro_models import made, normal
-from rule_bench import compare
 
 from autoopt.passes.fusion.rule_passes import ConvTransposeToConv
 

@@ -137,6 +137,39 @@ GUARDED: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
         "replace_div_with_mul",
         lambda: made("g (float[2] x, float[2] c) => (float[2] y) { y = Div (x, c) }", c=positive(2)),
     ),
+    "an exponent that adds a dimension": (
+        "replace_pow",
+        lambda: made("g (float x) => (float[1] y) { y = Pow (x, c) }", c=np.array([2], np.float32)),
+    ),
+    "a factor that may overflow before the product": (
+        "pre_scale",
+        lambda: made(
+            "g (float[2, 2] q, float[2, 2] k) => (float[2, 2] y) { s = MatMul (q, k)\n y = Div (s, c) }",
+            c=np.float32(1e-5),
+        ),
+    ),
+    "ReduceSum has axes as an attribute": (
+        "replace_half_reducemean",
+        lambda: made("g (float16[2, 4] x) => (float16[2, 1] y) { y = ReduceMean <axes = [1]> (x) }", opset=12),
+    ),
+    "a variance that is not positive": (
+        "replace_bn_with_mul_add",
+        lambda: made(
+            "g (float[2, 4] x) => (float[2, 4] y) { y = BatchNormalization (x, s, o, m, v) }",
+            s=positive(4),
+            o=normal(4),
+            m=normal(4),
+            v=-positive(4),
+        ),
+    ),
+    "a softmax along another axis": (
+        "replace_where_mask",
+        lambda: made(
+            "g (float[2, 3] s) => (float[2, 3] y) { h = Where (m, low, s)\n y = Softmax <axis = 0> (h) }",
+            m=np.array([[True, False, False], [False, True, False]]),
+            low=np.float32(-1e9),
+        ),
+    ),
 }
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import ops
+from bench import compare, ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from micro_models import made, normal
-from rule_bench import compare
 
 from autoopt.passes.fusion.rule_passes import ConvAffineFolding
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench import ops
+from bench import compare, ops
 from micro_models import MODELS, made, normal
-from rule_bench import compare
 
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.rule_passes import BatchNormFolding, ConvAffineFolding, MatMulAddGemm, PadFolding
