@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import ir, np
@@ -119,7 +119,7 @@ class Masks:
             if choices == list(node.inputs[1:]):
                 return mask
             return self.additive(node.inputs[0], node)
-        if mask.dtype != ir.DataType.FLOAT or not _may_be_lowest(mask):
+        if mask.dtype != ir.DataType.FLOAT:
             return mask
         is_lowest = self._node("Equal", (mask, self._tensor(LOWEST, "float32")))
         return self._node("Where", (is_lowest, self._tensor(LIMIT, "float32"), mask))
@@ -169,41 +169,3 @@ def _is_sum(value: ir.Value | None, scores: ir.Value, mask: ir.Value | None) -> 
 def _hides(value: ir.Value | None) -> bool:
     tensor, low = fixed_tensor(value), number(value)
     return tensor is not None and tensor.dtype == ir.DataType.FLOAT and low is not None and low <= ABSORBING
-
-
-def _may_be_lowest(mask: ir.Value) -> bool:
-    """Tell if a mask is computed from float32's lowest number, or from numbers that only the caller knows."""
-    pending, seen = [mask], {mask}
-    while pending:
-        value = pending.pop()
-        node, tensor = value.producer(), fixed_tensor(value)
-        if tensor is not None:
-            if _is_extreme(tensor):
-                return True
-            continue
-        if node is None:
-            if value.dtype == ir.DataType.FLOAT:
-                return True
-            continue
-        if _holds_extreme(node.attributes):
-            return True
-        if node.op_type != "Shape":
-            new = [each for each in node.inputs if each is not None and each not in seen]
-            pending += new
-            seen.update(new)
-    return False
-
-
-def _holds_extreme(attributes: Mapping[str, ir.Attr]) -> bool:
-    """Tell if attributes hold a body, or a tensor with such a number."""
-    held = [attribute for attribute in attributes.values() if attribute.type == ir.AttributeType.TENSOR]
-    has_body = any(attribute.type == ir.AttributeType.GRAPH for attribute in attributes.values())
-    return has_body or any(_is_extreme(attribute.as_tensor()) for attribute in held)
-
-
-def _is_extreme(tensor: ir.TensorProtocol) -> bool:
-    """Tell if a tensor has a finite number as large as float32's lowest, of either sign."""
-    if tensor.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
-        return False
-    array = np.abs(tensor.numpy())
-    return bool((np.isfinite(array) & (array >= -LOWEST)).any())

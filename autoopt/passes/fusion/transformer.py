@@ -68,7 +68,7 @@ class TransformerFusion(Pass):
     CPUs: with capped scores (Gemma 2) and with a bias that each layer computes for all pairs of items (DeBERTa, WavLM).
     """
 
-    version = 24
+    version = 25
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSIONS, "float16")
