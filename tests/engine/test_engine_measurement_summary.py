@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from autoopt import json_codec
-from autoopt.engine.run.measurement_summary import EQUALLY_FAST, summarize
+from autoopt.engine.run.measurement_summary import EQUALLY_FAST, FREE_CORES, ONE_THREAD, summarize
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -60,6 +61,17 @@ def test_disturbed_rounds_are_counted_and_are_no_caveat_because_intervals_includ
 
 def test_a_candidate_with_the_same_executed_graph_has_a_caveat() -> None:
     assert summarize([latency(details(same_graph=True))])[1] == (EQUALLY_FAST,)
+
+
+@pytest.mark.parametrize(
+    ("on_one_thread", "free", "caveats"), [(0.6, True, (FREE_CORES,)), (0.795, True, ()), (0.6, False, (ONE_THREAD,))]
+)
+def test_the_range_from_free_cores_to_a_busy_machine_is_told_where_both_differ(
+    on_one_thread: float, free: bool, caveats: tuple[str, ...]
+) -> None:
+    by_clock = Estimate(0.8, 0.79, 0.81)
+    both = TwoRatios(by_clock, Estimate(on_one_thread, 0.59, 0.81), 0.0, has_free_cores=free)
+    assert summarize([latency(details(**{DETAIL: json_codec.to_json(both)}))])[1] == caveats
 
 
 def test_without_measurements_the_summary_is_empty() -> None:
