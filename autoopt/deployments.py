@@ -12,7 +12,7 @@ from zoneinfo import available_timezones
 from pydantic import SecretStr
 
 from autoopt.errors import InputError, one_line
-from autoopt.orchestrate.automations import TAG, ensure_crash_automation, notify
+from autoopt.orchestrate.automations import ensure_crash_automation, notify
 from autoopt.orchestrate.connection import DEFAULTS, set_defaults
 from autoopt.orchestrate.forms import (
     HIDDEN,
@@ -24,7 +24,7 @@ from autoopt.orchestrate.forms import (
     tags_of,
     with_types,
 )
-from autoopt.orchestrate.place import Place
+from autoopt.orchestrate.names import TAG, Place
 from autoopt.spec.notify import addresses_of
 from autoopt.spec.search import SearchFields
 from autoopt.spec.zoo import load_zoo

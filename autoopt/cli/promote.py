@@ -42,8 +42,7 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
 
     A model that failed or became worse in the newest sweep is refused; promote it by the id of its run instead.
     """
-    from autoopt.zoo.release_text import release_text
-    from autoopt.zoo.releases import Promotion, roll_back
+    from autoopt.zoo.releases import Promotion, release_text, roll_back
     from autoopt.zoo.releases import promote as release_model
 
     if every:
@@ -63,8 +62,7 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
 
 def _list_releases(as_json: bool) -> None:
     from autoopt.report.table import write_table
-    from autoopt.zoo.release_text import releases_table
-    from autoopt.zoo.releases import release_rows
+    from autoopt.zoo.releases import release_rows, releases_table
 
     with existing_store() as store:
         rows = release_rows(store)

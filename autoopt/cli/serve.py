@@ -55,8 +55,8 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     If PREFECT_API_URL is set, no server is started and that one is used.
     """
     from autoopt.deployments import Night, Plan, deployments_of
-    from autoopt.orchestrate.place import Place
-    from autoopt.orchestrate.serve import ended_by_signals, execute, server
+    from autoopt.orchestrate.names import Place
+    from autoopt.orchestrate.serve import execute, server
 
     night = None if zoo is None else Night.of(zoo, cron, timezone)
     if pool is not None and not os.environ.get("PREFECT_API_URL"):
@@ -67,7 +67,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     if scripts:
         os.environ[SCRIPT_FOLDERS] = os.pathsep.join(str(folder.resolve()) for folder in scripts)
     plan = Plan(Place.here() if pool is None else Place.in_pool(pool), models, chains, night)
-    with ended_by_signals(), server(home, host, port, typer.echo):
+    with server(home, host, port, typer.echo):
         deployments = deployments_of(plan)
         typer.echo(f"deployments: {', '.join(one.full_name for one in deployments)}")
         typer.echo(f"scripts: {os.environ.get(SCRIPT_FOLDERS) or 'none run; name their folder with --scripts DIR'}")

@@ -77,8 +77,7 @@ def _index(store: Store) -> Page:
     from autoopt.report.table import Table
     from autoopt.report.words.formatting import short
     from autoopt.stored_runs import run_row
-    from autoopt.zoo.release_text import releases_table
-    from autoopt.zoo.releases import release_rows
+    from autoopt.zoo.releases import release_rows, releases_table
     from autoopt.zoo.stored_nights import zoos_with_sweeps
 
     rows = [run_row(store, record) for record in store.runs.newest(NEWEST_RUNS)]

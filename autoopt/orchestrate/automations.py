@@ -14,6 +14,8 @@ from uuid import UUID
 
 from pydantic import SecretStr
 
+from autoopt.orchestrate.names import TAG
+
 if TYPE_CHECKING:
     from prefect.events.schemas.automations import EventTrigger
 
@@ -21,8 +23,6 @@ CRASH: Final = "autoopt: crash flow runs without a heartbeat"
 SILENT_SECONDS: Final = 90
 """A flow run that sent heartbeats, one each 30 s, and is silent for this long has died."""
 FLOWS: Final = ("optimize_model", "tune_chain", "nightly_sweep")
-TAG: Final = "autoopt"
-"""Tag of all flow runs of autoopt."""
 NIGHT_HOURS: Final = 12
 """A night that fails again within this time sends no further message."""
 SUBJECT: Final = "{{ flow_run.name }}: {{ flow_run.state.name }}"

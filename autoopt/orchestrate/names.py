@@ -1,10 +1,12 @@
-"""Names and tags of flow runs, and keys of artifacts."""
+"""Names and tags of deployments and flow runs, and keys of artifacts."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -12,12 +14,35 @@ from typing import Final
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
 from autoopt.problem.run_request import model_name
+from autoopt.settings import settings, without_password
 from autoopt.spec.zoo import load_zoo
 
 TAG: Final = "autoopt"
-"""Tag of all flow runs."""
+"""Tag of all flow runs of autoopt."""
 MAX_KEY: Final = 100
 """Length from which the key of an artifact is cut off and ends with a digest."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the flow runs of deployments are executed: a part of their names, and their tags."""
+
+    name: str
+    tags: tuple[str, ...]
+    pool: str | None = None
+
+    @staticmethod
+    def here() -> Place:
+        """This host, with the store that this process uses."""
+        host, known = socket.gethostname(), settings()
+        address = f"{known.home.resolve()}\n{without_password(known.db_url or '')}"
+        store = hashlib.sha256(address.encode()).hexdigest()[:6]
+        return Place(f"{host}-{store}", (f"host:{host}", f"store:{store}"))
+
+    @staticmethod
+    def in_pool(pool: str) -> Place:
+        """The machines whose workers take flow runs from a work pool."""
+        return Place(pool, (f"pool:{pool}",), pool)
 
 
 def plain(text: str) -> str:

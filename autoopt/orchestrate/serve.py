@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.connection import Serving, check_server, configured_api, use_server, without_userinfo
@@ -98,26 +97,10 @@ def execute(deployments: Sequence[RunnerDeployment], limit: int) -> None:
     """Execute the flow runs of these deployments, at most `limit` at once, until a signal ends the process."""
     from prefect import serve
 
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))  # the runner handles this one
     serve(*deployments, limit=limit, query_seconds=POLL_SECONDS, print_starting_message=False)
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """A context in which SIGTERM, SIGHUP and SIGINT raise KeyboardInterrupt, or end the runner once it runs."""
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    signal.signal(signal.SIGTERM, _interrupt)
-    for number in numbers[1:]:
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))  # the runner handles this one
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _server_settings(home: Path, pages: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from autoopt.engine.run.export import export_best
 from autoopt.errors import INTERNAL_ERROR, InputError, SystemFailure
 from autoopt.observer import Observer
 from autoopt.orchestrate.connection import Serving, without_userinfo
-from autoopt.orchestrate.place import Place
+from autoopt.orchestrate.names import Place
 from autoopt.problem.admission import ARTIFACT, admit
 from autoopt.problem.resources import open_resources
 from autoopt.problem.run_request import PoolRun, RunRequest, model_name, spec_of

@@ -29,11 +29,10 @@ from autoopt.working_folder import check_own
 from autoopt.zoo.earlier_sweeps import SweepHistory
 from autoopt.zoo.lasting import lasting_regression
 from autoopt.zoo.night_history import entries_by_model
-from autoopt.zoo.run_pages import write_run_pages
 from autoopt.zoo.stored_nights import DEFAULT_NIGHTS, stored_nights
 from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.zoo.sweep_entry import EntryRunner
-from autoopt.zoo.sweep_page import sweep_html
+from autoopt.zoo.sweep_page import sweep_html, write_run_pages
 from autoopt.zoo.sweep_request import SearchWith, SweepRequest
 from autoopt.zoo.zoo_models import BareModel, ZooItem, check_data, check_metrics, dag_of, items
 

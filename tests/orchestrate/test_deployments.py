@@ -15,7 +15,7 @@ from children import HANG_SECONDS
 from autoopt import deployments
 from autoopt.deployments import Night, Plan
 from autoopt.errors import ConfigError, InputError
-from autoopt.orchestrate.place import Place
+from autoopt.orchestrate.names import Place
 from autoopt.settings import settings
 
 

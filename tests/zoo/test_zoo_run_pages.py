@@ -11,8 +11,8 @@ from autoopt.errors import InputError
 from autoopt.results import EntryComparison, RunResult, SweepEntry
 from autoopt.store import ModelRecord, RunRecord, Store, open_store
 from autoopt.store.leases import finish_run
-from autoopt.zoo import run_pages
-from autoopt.zoo.run_pages import write_run_pages
+from autoopt.zoo import sweep_page
+from autoopt.zoo.sweep_page import write_run_pages
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_each_run_has_a_page_for_as_long_as_a_model_has_it(store: Store, tmp_pat
 def test_pages_of_changed_models_come_first_where_there_are_too_many(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_pages, "MOST_PAGES", 2)
+    monkeypatch.setattr(sweep_page, "MOST_PAGES", 2)
     same, other, worse = (finished(store) for _ in range(3))
     worse = replace(worse, compared=EntryComparison("worse"))
     entries, out = [same, other, worse], tmp_path / "out"
