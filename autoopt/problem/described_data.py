@@ -38,19 +38,28 @@ def data_source(config: object, cache: Path, *, digested: bool = True) -> DataSo
 
 @dataclass(frozen=True)
 class DescribedData:
-    """Data sets and their descriptions."""
+    """The data sets of a request, and what workers read of them."""
 
     sets: DataSets = field(default_factory=DataSets)
     descriptions: Sequence[Described] = ()
     """Of the data sets that there are, each once, the evaluation data first."""
     notes: Sequence[str] = ()
     """Messages for the user."""
+    fed_back: Collection[str] = ()
+    """Inputs that take the recurrent state."""
+    batch_size: int = 0
+    """Items per inference that the data or the measurement name; 0 if none do."""
+    is_generated: bool = False
+    """True if the evaluation data was generated: it says nothing about the use of the model."""
+    is_unread: bool = False
+    """True if there may be evaluation data that a plan has not read."""
 
     @property
     def evaluation(self) -> DataDescription | None:
-        """The description of the evaluation data."""
-        described = (description for source, description in self.descriptions if source is self.sets.evaluation)
-        return next(described, None)
+        """The description of the evaluation data; None without data and for generated data."""
+        if self.is_generated:
+            return None
+        return next((each for source, each in self.descriptions if source is self.sets.evaluation), None)
 
     def with_own_state(self, cache: Path) -> DescribedData:
         """Feed recurrent state back if the items of the evaluation data follow each other, and note it.
@@ -70,12 +79,13 @@ class DescribedData:
         note = f"items follow each other: quality is measured with each model's own recurrent state ({names})"
         if description.starts:
             note += f"; sequences that start with the state in the data: {len(description.starts)}"
-        return DescribedData(sets, [(streamed, description), *others], [*self.notes, note])
+        descriptions = [(streamed, description), *others]
+        return replace(self, sets=sets, descriptions=descriptions, notes=[*self.notes, note])
 
     def checked(
         self, inspection: Inspection, place: str, measurement: Mapping[str, Any], *, has_script: bool
-    ) -> DataFacts:
-        """Check all data sets against the model. `place` names data without a path in messages.
+    ) -> DescribedData:
+        """Check all data sets against the model, and note what is odd. `place` names data without a path in messages.
 
         Raises:
             InputError: The model cannot use them.
@@ -94,23 +104,7 @@ class DescribedData:
             notes += check_data(description, inspection, where, fed_back=states, named=named)
             fed_back |= states
             batch_size = max(batch_size, int(config.get("batch_size", 0)))
-        descriptions = [description for _, description in self.descriptions]
-        return DataFacts(self.evaluation, descriptions, fed_back, batch_size, notes)
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """Facts of a request's data about the use of the model."""
-
-    evaluation: DataDescription | None = None
-    """None without data and for generated data, which say nothing about the use of the model."""
-    descriptions: Sequence[DataDescription] = ()
-    """Of all data sets."""
-    fed_back: Collection[str] = ()
-    """Inputs that take the recurrent state."""
-    batch_size: int = 0
-    """Items per inference that the data or the measurement name; 0 if none do."""
-    notes: Sequence[str] = ()
+        return replace(self, notes=notes, fed_back=fed_back, batch_size=batch_size)
 
 
 def state_advice(description: DataDescription) -> str:

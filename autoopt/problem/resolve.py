@@ -6,7 +6,7 @@ or made up, and data that is not in files of this machine is not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
-from autoopt.problem.described_data import DataFacts, data_source
+from autoopt.problem.described_data import DescribedData, data_source
 from autoopt.problem.earlier_runs import Case, Machine, taught_plan
 from autoopt.problem.environment import cpu
 from autoopt.problem.goal import GoalRequest, make_goal
@@ -114,24 +114,9 @@ def resolve(
         search=search,
         runtimes=runtimes,
         candidates=request.candidates,
-        notes=(*sources.repairs, *plan.warnings, *sources.data.notes, *explanations(plan), *goal_notes),
+        notes=(*sources.repairs, *plan.warnings, *dict.fromkeys(sources.data.notes), *explanations(plan), *goal_notes),
         proposal=proposal,
     )
-
-
-@dataclass(frozen=True)
-class _Data:
-    """The data sets of a request, and what was read of them."""
-
-    sets: DataSets = field(default_factory=DataSets)
-    facts: DataFacts = field(default_factory=DataFacts)
-    unread: bool = False
-    """True if there may be evaluation data that a plan has not read."""
-
-    @property
-    def notes(self) -> Iterable[str]:
-        """Messages for the user, each once."""
-        return dict.fromkeys(self.facts.notes)
 
 
 @dataclass(frozen=True)
@@ -142,7 +127,7 @@ class _Sources:
     script: UserScript
     definitions: DescribeReply
     """What the script defines."""
-    data: _Data = field(default_factory=lambda: _Data(unread=True))
+    data: DescribedData = field(default_factory=lambda: DescribedData(is_unread=True))
     model: Candidate = field(default_factory=lambda: Candidate(""))
     path: str = ""
     """The model as the user named it."""
@@ -181,7 +166,7 @@ def _read_sources(
         model.source,
         str(path),
         repairs=[f"model: {repair}" for repair in model.inspection.repairs],
-        unverified=_lacks_judge(request, data.facts),
+        unverified=_lacks_judge(request, data),
     )
 
 
@@ -190,14 +175,14 @@ def _makes_up(request: RunRequest) -> bool:
     return names_model(request.dag) and request.proposal_options.fidelity is not False
 
 
-def _lacks_judge(request: RunRequest, data: DataFacts) -> bool:
+def _lacks_judge(request: RunRequest, data: DescribedData) -> bool:
     """True if only generated inputs can judge what is proposed, and the user did not accept that."""
     return names_model(request.dag) and data.evaluation is None and not request.proposal_options.accepts_unverified
 
 
 def _read_data(
     request: RunRequest, spec: DagSpec, probe: Probe, measurement: Mapping[str, JsonValue], model: ReadModel
-) -> _Data:
+) -> DescribedData:
     """Read the data and check them against the model.
 
     If the model is bare, items that follow each other get each model's own state.
@@ -207,10 +192,8 @@ def _read_data(
     if names_model(request.dag) and not measurement.get("state"):
         described = described.with_own_state(probe.cache)
     has_script = spec.script_path is not None
-    facts = described.checked(model.inspection, spec.source.file, measurement, has_script=has_script)
-    if request.data_is_generated:
-        facts = replace(facts, evaluation=None)
-    return _Data(described.sets, facts, is_unread)
+    described = described.checked(model.inspection, spec.source.file, measurement, has_script=has_script)
+    return replace(described, is_generated=request.data_is_generated, is_unread=is_unread)
 
 
 def _data_sets(request: RunRequest, spec: DagSpec, probe: Probe) -> tuple[DataSets, bool]:
@@ -244,7 +227,9 @@ def _script(spec: DagSpec, probe: Probe, accelerator: Accelerator) -> tuple[User
     return user_script, described
 
 
-def _with_made_up(data: _Data, probe: Probe, measurement: Mapping[str, JsonValue], model: ReadModel) -> _Data:
+def _with_made_up(
+    data: DescribedData, probe: Probe, measurement: Mapping[str, JsonValue], model: ReadModel
+) -> DescribedData:
     """Make up calibration data for the model, and note sizes that were assumed.
 
     The shapes are fixed here: passes drop the metadata and names that tell them.
@@ -262,7 +247,7 @@ def _with_made_up(data: _Data, probe: Probe, measurement: Mapping[str, JsonValue
             if any(text.startswith("images") for text in description.assumed):
                 remedy = "--image-size HxW or --data FILE"
             note = f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this"
-            data = replace(data, facts=replace(data.facts, notes=[*data.facts.notes, note]))
+            data = replace(data, notes=[*data.notes, note])
     made_up = data_source(_generated({**params, "items": GENERATED_ITEMS}), probe.cache)
     return replace(data, sets=replace(data.sets, calibration=made_up))
 
@@ -279,7 +264,7 @@ def _compiled(
     Raises:
         InputError: A pass is unknown, or cannot be had.
     """
-    facts, data = sources.facts, sources.data.facts
+    facts, data = sources.facts, sources.data
     if set_has_data is not None:
         facts = replace(facts, has_calibration=True)
     infos = pass_infos(facts.accelerator, sources.definitions.added_passes())
@@ -294,7 +279,8 @@ def _compiled(
     options = machine_options(request.proposal_options)
     narrowing = Narrowing()
     if not options.keep_signature and set_has_data is None:
-        narrowing = narrowing_of(facts.inspection, tuple(data.descriptions), frozenset(data.fed_back), data.batch_size)
+        descriptions = tuple(description for _, description in data.descriptions)
+        narrowing = narrowing_of(facts.inspection, descriptions, frozenset(data.fed_back), data.batch_size)
     inputs = ProposalInputs(
         inspection=facts.inspection,
         name=model_name(str(request.dag)),
@@ -315,11 +301,11 @@ def _goal(request: RunRequest, spec: DagSpec, sources: _Sources) -> tuple[Goal, 
 
     Data that nobody has read may have the labels that a limit needs; which default limit a run adds is then unknown.
     """
-    evaluation = DataDescription(labels=True) if sources.data.unread else sources.data.facts.evaluation
+    evaluation = DataDescription(labels=True) if sources.data.is_unread else sources.data.evaluation
     stated = request.goal.apply(GoalRequest.of(spec, sources.definitions.metrics_by_name()), evaluation)
     generates = sources.facts.inspection is not None and decodes(sources.facts.inspection)
     goal, notes = make_goal(replace(stated, unverified=sources.unverified, generates=generates), evaluation)
-    if sources.data.unread:
+    if sources.data.is_unread:
         goal = replace(goal, constraints=tuple(stated.constraints or ()))
     return goal, notes
 
