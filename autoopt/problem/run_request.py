@@ -38,6 +38,8 @@ MANY_CORES = 4
 """Cores from which on two threads are not all."""
 OWN_FIELDS = ("model", "connections", "pipeline", "data", "objectives", "constraints")
 """Fields of a DAG that are about the set, not about each part."""
+KEPT = ("name", "target", "workers", "search", "fields", "limits", "measurement", "again", "pool", "candidates")
+"""Fields of a request that its JSON has as they are."""
 Again: TypeAlias = Literal["failed", "measurements", "all"]
 """Work of earlier runs to repeat: trials that failed, measurements of candidates, or the whole search."""
 
@@ -161,25 +163,16 @@ class RunRequest:
             "dag": document,
             "dag_file": request.dag_file,
             "model": None if model is None else _shown(model),
-            "name": self.name,
             "parts": {name: _shown(path) for name, path in self.parts.items()},
             "data": _data_json(self.data, cache),
             "calibration": _data_json(self.calibration, cache),
             "data_is_generated": self.data_is_generated,
             "data_root": root_to_store(root_of_data(self.data_root)),
-            "workers": self.workers,
-            "search": dict(self.search),
-            "fields": dict(self.fields),
-            "limits": to_json(self.limits),
-            "measurement": dict(self.measurement),
-            "again": self.again,
             "proposal_options": self.proposal_options.to_json(),
-            "target": self.target,
-            "pool": self.pool,
-            "parent": self.parent,
-            "candidates": list(self.candidates),
             "goal": without_nulls(goal),
             "out": None if self.out is None else str(self.out.absolute()),
+            "parent": self.parent,
+            **{name: to_json(getattr(self, name)) for name in KEPT},
         }
 
     @property
