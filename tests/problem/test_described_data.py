@@ -20,12 +20,9 @@ STATE = {"state_out": "state"}
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
 
 
-@pytest.fixture
-def simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
-    pool = ReadingPool()
+@pytest.fixture(autouse=True)
+def described(pool: ReadingPool) -> None:
     pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "reset_every": 5}
-    monkeypatch.setattr("simulation.SimulatedPool", lambda: pool)
-    return Simulation(tmp_path)
 
 
 @pytest.fixture

@@ -21,12 +21,9 @@ from autoopt.spec.proposal_options import ProposalOptions
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
 
 
-@pytest.fixture
-def simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
-    pool = ReadingPool()
+@pytest.fixture(autouse=True)
+def described(pool: ReadingPool) -> None:
     pool.answers[sources.DESCRIBE_DATA] = {"labels": False, "columns": {}}
-    monkeypatch.setattr("simulation.SimulatedPool", lambda: pool)
-    return Simulation(tmp_path)
 
 
 @pytest.fixture
@@ -124,11 +121,9 @@ def test_a_bare_model_needs_a_proposal(simulation: Simulation, model: Path) -> N
         spec_of(RunRequest(dag=str(simulation.folder / "gone.onnx")))
 
 
-def test_sizes_of_generated_inputs_are_fixed_and_said(simulation: Simulation, model: Path) -> None:
+def test_sizes_of_generated_inputs_are_fixed_and_said(simulation: Simulation, pool: ReadingPool, model: Path) -> None:
     inspection = replace(INSPECTION, inputs=(ValueSpec("x", "float32", ("n", 3, "h", "w")),))
     column = {"dtype": "float32", "shape": [1, 3, 8, 9]}
-    pool = simulation.resources.pool
-    assert isinstance(pool, ReadingPool)
     pool.answers[sources.INSPECT] = inspection.to_json()
     pool.answers[sources.DESCRIBE_DATA] = {"columns": {"x": column}, "made_up": True, "assumed": ["images of 8x9"]}
     problem = resolve(simulation, model, str(model))
