@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from autoopt.results import RunResult
     from autoopt.store import RunRecord, Store
 
+MOST_COMPLETED: Final = 1000
+"""Runs that the completion of a command offers."""
+
 
 def complete_run(incomplete: str) -> Iterator[tuple[str, str]]:
     """Yield `latest` and the ids of runs, each with its DAG and status; nothing if there is no store."""
     try:
         with existing_store() as store:
-            runs = [record for record in store.runs.all() if record.parent is None]
+            runs = store.runs.newest(MOST_COMPLETED)
     except AutooptError:
         return
     if runs:

@@ -172,7 +172,8 @@ def _checked(zoo: Path, baseline: str | None, request: SweepRequest, *, quiet: b
     if baseline is not None and request.only is not None:
         raise InputError("chooses models of a zoo, and --baseline has none", where="--only")
     if baseline is not None:
-        require_store()
+        if not Path(baseline).is_dir():
+            require_store()
     elif names_model(zoo):
         raise InputError("is a model", where=str(zoo), remedy="name what was good: --baseline PACKAGE|RUN")
     else:

@@ -23,6 +23,7 @@ from autoopt.report.drawing import (
     metric_axis,
     number,
     text,
+    trial_axis,
 )
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
@@ -65,17 +66,17 @@ class Axis:
     """Empty for the numbers of trials."""
 
     def x(self, field: str) -> Spec:
-        labels = metric_axis(self.metric, 6, vertical=False) if self.metric else {"format": "d", "tickMinStep": 1}
+        labels = metric_axis(self.metric, vertical=False) if self.metric else trial_axis(int(self.high))
         return number(field, title=self.title, scale=self._scale(), axis=labels)
 
     def y(self, field: str) -> Spec:
-        """The vertical channel; better is up where the metric is compared by its ratio."""
-        scale = self._scale(reverse=falls(self.metric))
-        return number(field, title=self.title, scale=scale, axis=metric_axis(self.metric))
+        return number(field, title=self.title, scale=self._scale(), axis=metric_axis(self.metric))
 
-    def _scale(self, *, reverse: bool = False) -> Spec:
+    def _scale(self) -> Spec:
+        """The scale, on which smaller and faster models are farther up or to the right."""
         kind = "log" if self.low > 0 and self.high / self.low > WIDE else "linear"
-        return {"type": kind, "domain": [self.low, self.high], "nice": False, "clamp": True, "reverse": reverse}
+        ends = {"domain": [self.low, self.high], "reverse": falls(self.metric)}
+        return {"type": kind, "nice": False, "clamp": True, **ends}
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Point:
     """A trial or a model in a chart."""
 
     kind: str
-    x: Estimate
-    y: float
+    x: float
+    y: Estimate
     text: str
     trial: int | None = None
 
@@ -118,14 +119,14 @@ def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links:
         return None
     bound = constraint_bound(result, metric)
     shown = [point for point in points if point.kind not in (FEASIBLE_KIND, INFEASIBLE_KIND)] or points
-    x = _axis(objective, [end for point in shown for end in (point.x.low, point.x.value, point.x.high)])
-    y = _axis(metric, [*(point.y for point in shown), *([] if bound is None else [bound])])
+    x = _axis(metric, [*(point.x for point in shown), *([] if bound is None else [bound])])
+    y = _axis(objective, [end for point in shown for end in (point.y.low, point.y.value, point.y.high)])
     below = []
     if bound is not None:
-        row = {"y": bound, "label": "constraint"}
+        row = {"x": bound, "label": "constraint"}
         line = {"type": "rule", "color": INFEASIBLE, "strokeDash": [5, 4]}
-        label = {"type": "text", "color": INFEASIBLE, "align": "right", "dy": -6, "x": "width"}
-        below = [layer(line, {"y": y.y("y")}, row), layer(label, {"y": y.y("y"), "text": text("label")}, row)]
+        label = {"type": "text", "color": INFEASIBLE, "align": "left", "baseline": "bottom", "dx": 4, "y": "height"}
+        below = [layer(line, {"x": x.x("x")}, row), layer(label, {"x": x.x("x"), "text": text("label")}, row)]
     return _scatter(points, x, y, below, links=links)
 
 
@@ -136,12 +137,12 @@ def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | N
         estimate = trial_estimate(trial, objective.metric)
         if estimate is not None:
             title = f"{trial_title(trial)}, {estimate_text(objective.metric, estimate)}"
-            points.append(Point(_kind(trial), Estimate.exact(trial.number), estimate.value, title, trial.number))
+            points.append(Point(_kind(trial), trial.number, Estimate.exact(estimate.value), title, trial.number))
     if not points:
         return None
     steps = _best_steps(points, objective)
-    x = Axis("trial", -0.5, max(point.x.value for point in points) + 0.5)
-    limits = [step["y"] for step in steps] or [point.y for point in points]
+    x = Axis("trial", -0.5, max(point.x for point in points) + 0.5)
+    limits = [step["y"] for step in steps] or [point.y.value for point in points]
     if is_ratio_metric(objective.metric):
         limits.append(1.0)
     y = _axis(objective.metric, limits)
@@ -155,10 +156,10 @@ def _best_steps(points: Iterable[Point], objective: Objective) -> list[dict[str,
     steps: list[dict[str, float]] = []
     best: float | None = None
     for point in points:
-        if point.kind == FEASIBLE_KIND and (best is None or is_better(point.y, best, objective.goal)):
-            best = point.y
+        if point.kind == FEASIBLE_KIND and (best is None or is_better(point.y.value, best, objective.goal)):
+            best = point.y.value
         if best is not None:
-            steps.append({"x": point.x.value, "y": best})
+            steps.append({"x": point.x, "y": best})
     return steps
 
 
@@ -226,18 +227,18 @@ def _points(result: RunResult, trials: Sequence[Trial], metric: str) -> list[Poi
     numbers: dict[Candidate | None, int] = {}
     for trial in trials:
         numbers.setdefault(trial.candidate, trial.number)
-        x, y = trial_estimate(trial, objective), trial_estimate(trial, metric)
+        x, y = trial_estimate(trial, metric), trial_estimate(trial, objective)
         if x is not None and y is not None and trial.candidate not in models:
-            title = f"{trial_title(trial)}, {_pair_text(objective, x, metric, y)}"
-            points.append(Point(_kind(trial), x, y.value, title, trial.number))
+            title = f"{trial_title(trial)}, {_pair_text(objective, y, metric, x)}"
+            points.append(Point(_kind(trial), x.value, y, title, trial.number))
     kinds = {"source": SOURCE_KIND, "best": BEST_KIND}
     labelled = [(kinds.get(label, FRONT_KIND), model) for label, model in labelled_models(result)]
     # The best model is drawn last, above the others.
     for kind, model in sorted(labelled, key=lambda pair: pair[0] == BEST_KIND):
-        x, y = model_estimate(model, objective), model_estimate(model, metric)
+        x, y = model_estimate(model, metric), model_estimate(model, objective)
         if x is not None and y is not None:
-            title = f"{kind}: {chain_text(model)}, {_pair_text(objective, x, metric, y)}"
-            points.append(Point(kind, x, y.value, title, numbers.get(model.candidate)))
+            title = f"{kind}: {chain_text(model)}, {_pair_text(objective, y, metric, x)}"
+            points.append(Point(kind, x.value, y, title, numbers.get(model.candidate)))
     return points
 
 
@@ -245,8 +246,8 @@ def _kind(trial: Trial) -> str:
     return FEASIBLE_KIND if trial.feasible else INFEASIBLE_KIND
 
 
-def _pair_text(objective: str, x: Estimate, metric: str, y: Estimate) -> str:
-    return f"{objective} {estimate_text(objective, x)}, {metric} {estimate_text(metric, y)}"
+def _pair_text(objective: str, first: Estimate, metric: str, second: Estimate) -> str:
+    return f"{objective} {estimate_text(objective, first)}, {metric} {estimate_text(metric, second)}"
 
 
 def _axis(metric: str, values: Sequence[float]) -> Axis:
@@ -260,10 +261,10 @@ def _axis(metric: str, values: Sequence[float]) -> Axis:
 
 
 def _scatter(points: Iterable[Point], x: Axis, y: Axis, below: Sequence[Spec], *, links: str | None) -> Spec:
-    """Some layers, and above them intervals along x, the points, and the names of source and best model."""
+    """Some layers, and above them vertical intervals, the points, and the names of source and best model."""
     rows: list[dict[str, object]] = []
     for point in points:
-        row = {"kind": point.kind, "x": point.x.value, "low": point.x.low, "high": point.x.high, "y": point.y}
+        row = {"kind": point.kind, "x": point.x, "y": point.y.value, "low": point.y.low, "high": point.y.high}
         rows.append({**row, "text": point.text})
         if links is not None:
             fragment = links.removesuffix("-") or "found"
@@ -274,7 +275,7 @@ def _scatter(points: Iterable[Point], x: Axis, y: Axis, below: Sequence[Spec], *
     kinds = [kind for kind in KINDS if kind in present]
     palette, forms = map(list, zip(*map(KINDS.__getitem__, kinds), strict=True))
     colour = text("kind", scale={"domain": kinds, "range": palette}, legend=None)
-    extent = {"x": x.x("low"), "x2": {"field": "high"}, "y": y.y("y")}
+    extent = {"x": x.x("x"), "y": y.y("low"), "y2": {"field": "high"}}
     intervals = layer({"type": "rule", "opacity": 0.35}, {"color": colour, **extent})
     place = {"x": x.x("x"), "y": y.y("y")}
     shown = {**place, **SAID, "color": {**colour, "legend": {"title": None}}}

@@ -123,18 +123,24 @@ def metric_axis(metric: str, count: int = 5, *, vertical: bool = True) -> Spec:
     return axis
 
 
+def trial_axis(last: int) -> Spec:
+    """The axis of the numbers of trials, with at most ten labels."""
+    return {"values": list(range(0, last + 1, last // 10 + 1)), "format": "d"}
+
+
 def change_expression(metric: str) -> str:
     """The Vega expression that turns a ratio candidate / source into words such as `2x faster`."""
     words = words_of(metric)
     below, above = words.better.split()[0], words.worse.split()[0]
     if words in (THROUGHPUT, TOKENS):
         below, above = above, below
+    form = "abs(datum.value - 1) < 0.01 ? '.4~r' : '.3~r'"
     return (
-        "datum.value <= 0 ? '' : datum.value == 1 ? 'same' : datum.value < 1 ? "
-        f"format(1 / datum.value, '.3~r') + 'x {below}' : format(datum.value, '.3~r') + 'x {above}'"
+        "datum.value <= 0 ? '' : abs(datum.value - 1) < 0.0005 ? 'same' : datum.value < 1 ? "
+        f"format(1 / datum.value, {form}) + 'x {below}' : format(datum.value, {form}) + 'x {above}'"
     )
 
 
 def falls(metric: str) -> bool:
-    """True for a metric whose ratios fall as it gets better: its vertical axis is reversed, so that faster is up."""
+    """True for a metric whose ratios fall as it gets better: its axis is reversed, so that faster is up."""
     return is_ratio_metric(metric) and words_of(metric) not in (THROUGHPUT, TOKENS)

@@ -82,11 +82,11 @@ def _close_dead_run(store: Store, run: RunRecord, error: str) -> None:
 def resumable_runs(store: Store) -> list[RunRecord]:
     """The interrupted and cancelled runs that no process works on, newest first, one for each search.
 
-    A cancelled run of a sweep belongs to that sweep, and one whose search has finished since is left out.
+    A cancelled run of a sweep belongs to that sweep; checks, and one whose search has finished since, are left out.
     """
     runs: dict[str, RunRecord] = {}
     for run in store.runs.all():
-        if run.parent is not None or run.identity in runs:
+        if run.parent is not None or run.is_check or run.identity in runs:
             continue
         interrupted = run.status == "running" and bool(store.claims.acquire("run", run.id))
         cancelled = run.status == "cancelled" and run.sweep is None

@@ -215,6 +215,8 @@ class RunRecord:
     sweep: str | None = None
     parent: str | None = None
     """Id of the run over several targets whose part for one target this run is."""
+    is_check: bool = False
+    """True if it only measured again what another run had found: lists of runs leave it out, and it is no `latest`."""
     owner: str | None = None
     seconds: float = 0.0
     """The time that it has taken up to its last completed trial, so that its time limit survives a kill."""

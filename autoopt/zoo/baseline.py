@@ -3,72 +3,145 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
-from autoopt.engine.run.output_folder import RECIPE_FILE
-from autoopt.engine.run.session import best_candidates, search_inline
+from autoopt.engine.run.output_folder import INPUTS, RECIPE_FILE
+from autoopt.engine.run.session import Session, best_candidates, search_inline
 from autoopt.errors import InputError
-from autoopt.json_codec import read_object
+from autoopt.json_codec import JsonTypeError, from_json, read_object
+from autoopt.metrics import Estimate, Objective, is_ratio_metric
+from autoopt.model.files import model_in
+from autoopt.outcome import Outcome
+from autoopt.problem.admission import admit
 from autoopt.problem.environment import environment
 from autoopt.problem.run_request import RunRequest
-from autoopt.results import SweepEntry, SweepResult
+from autoopt.results import Baseline, ModelResult, RunResult, SweepEntry, SweepResult, Trial
 from autoopt.results.sweep import OK
 from autoopt.spec.proposal_options import names_model
-from autoopt.store import open_store
+from autoopt.store import RunRecord, open_store
 from autoopt.store.finished import result_of
 from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.zoo.sweep_entry import EntryRunner
-from autoopt.zoo.sweep_request import SweepRequest
+from autoopt.zoo.sweep_request import SearchWith, SweepRequest
+
+NO_SEARCH: Final = {"passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
+"""The graph of a check that has nothing but a package."""
+TARGET_FIELDS: Final = ("name", "device", "execution_provider", "threads", "python")
+"""Fields of a recipe's target that say how its model was measured."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a check compares with, and the run that measures it again."""
+
+    name: str
+    last: RunResult
+    request: RunRequest
+    search: SearchWith
 
 
 def check_baseline(model: Path, baseline: str, request: SweepRequest) -> SweepResult:
     """Measure `model` and the best model of an earlier run in turns, and compare with the figures of that run.
 
-    `baseline` is the run, or a package that it wrote. Data and goal are the run's.
+    `baseline` is the run, or a package that it wrote. Data and goal are the run's. Where the store does not have the
+    run of a package, only what needs no data is compared.
 
     Raises:
-        InputError: The store has no such run, or the run has several targets or models.
+        InputError: There is no such run or package, or the run has several targets or models.
     """
     began = time.monotonic()
     recipe = read_object(Path(baseline) / RECIPE_FILE)
     if Path(baseline).is_dir() and not recipe:
         raise InputError(f"no package here: {RECIPE_FILE} is missing", where=baseline)
+    run = str(recipe.get("run") or baseline)
     with open_store(home=request.home) as store:
-        record = store.runs.get(str(recipe.get("run") or baseline))
-        last = result_of(record)
-    if last.targets or last.parts:
-        raise InputError(f"run {record.id} has several targets or models", where=baseline, remedy="check them in a zoo")
-    asked = RunRequest.from_json(record.settings["request"])
-    changes: dict[str, Any] = {"model": str(model)}
-    if names_model(asked.dag):
-        changes["dag"] = str(model)
-    if request.data_root is not None:
-        changes["data_root"] = request.data_root
+        record = None if recipe and not store.runs.exists(run) else store.runs.get(run)
+    known = _of_package(Path(baseline), recipe) if record is None else _of_run(record, model, baseline)
     asked = replace(
-        asked,
-        candidates=best_candidates(last),
-        search={**asked.search, **request.search},
+        known.request,
+        model=str(model),
+        search={**known.request.search, **request.search},
         workers=request.workers,
-        again=None,
         out=None,
         observer=request.observer,
-        **changes,
     )
-    before = SweepEntry(record.name, OK, result=last, environment=recipe.get("environment") or {})
-    earlier = [EarlierEntry(record.id, before)]
-    entry = SweepEntry(record.name, "refused", path=str(model), environment=environment())
-    runner = EntryRunner(replace(request, nightly=True), search_inline, "", f"check {uuid4().hex}")
+    if request.data_root is not None:
+        asked = replace(asked, data_root=request.data_root)
+    before = SweepEntry(known.name, OK, result=known.last, environment=recipe.get("environment") or {})
+    earlier = [EarlierEntry(run, before)]
+    entry = SweepEntry(known.name, "refused", path=str(model), environment=environment())
+    runner = EntryRunner(replace(request, nightly=True), known.search, "", f"check {uuid4().hex}")
     entry = runner.measured(asked, entry, earlier)
     entry = replace(entry, compared=compare_entry(entry, earlier), seconds=round(time.monotonic() - began, 3))
     names = (entry.name,)
     return SweepResult(
-        name=record.name,
+        name=known.name,
         zoo=str(model),
-        models=(entry,),
+        nightly=True,
+        models=(_with_caveat(entry, known.last),),
         regressions=names if entry.compared.regressed else (),
         improvements=names if entry.compared.improved else (),
         seconds=entry.seconds,
     )
+
+
+def _of_run(record: RunRecord, model: Path, baseline: str) -> Known:
+    """A run of the store, with its data."""
+    last = result_of(record)
+    if last.targets or last.parts:
+        raise InputError(f"run {record.id} has several targets or models", where=baseline, remedy="check them in a zoo")
+    asked = RunRequest.from_json(record.settings["request"])
+    if names_model(asked.dag):
+        asked = replace(asked, dag=str(model))
+    asked = replace(asked, candidates=best_candidates(last), again=None)
+    return Known(record.name, last, asked, search_inline)
+
+
+def _of_package(package: Path, recipe: Mapping[str, Any]) -> Known:
+    """A package whose run is on another machine: it has the model and its figures, but no data."""
+    try:
+        best = ModelResult(
+            artifact=str(recipe["result"]),
+            session_options=recipe["session_options"],
+            chain=str(recipe["chain"]),
+            metrics=from_json(dict[str, float], recipe["metrics"]),
+            ratios=from_json(dict[str, Estimate], recipe["ratios"]),
+        )
+        objectives = from_json(tuple[Objective, ...], recipe["objectives"])
+        target = {name: recipe["target"][name] for name in TARGET_FIELDS if recipe["target"].get(name)}
+    except (KeyError, JsonTypeError) as error:
+        raise InputError(f"no recipe that autoopt wrote ({error})", where=str(package / RECIPE_FILE)) from None
+    asked = [objective for objective in objectives if is_ratio_metric(objective.metric)]
+    dag: dict[str, Any] = {"name": package.name, "target": target, **NO_SEARCH}
+    if asked:
+        dag["objectives"] = [{"metric": objective.metric, "goal": objective.goal} for objective in asked]
+    if (package / INPUTS).is_file():
+        dag["data"] = {"latency": str((package / INPUTS).absolute())}
+
+    def measure(session: Session) -> RunResult:
+        candidate, _ = admit(session.ctx.resources, model_in(package))
+        if candidate.artifact != best.artifact:
+            raise InputError("is not the model of the recipe beside it", where=str(model_in(package)))
+        candidate = replace(candidate, session_options=best.session_options)
+        trial = Trial(session.ctx.run, 0, "", {}, best.chain, outcome=Outcome.OK, candidate=candidate)
+        return session.choose_among([trial])
+
+    source = Baseline(str(recipe.get("source")))
+    last = RunResult(str(recipe.get("run")), OK, baseline=source, best=best, objectives=tuple(asked))
+    return Known(package.absolute().name, last, RunRequest(dag, candidates=(best.candidate.key,), again="all"), measure)
+
+
+def _with_caveat(entry: SweepEntry, last: RunResult) -> SweepEntry:
+    """The entry with a line on what could not be compared."""
+    if entry.result is None or entry.best is None or last.best is None:
+        return entry
+    left_out = [name for name in last.best.metrics if name not in entry.best.metrics]
+    if not left_out:
+        return entry
+    reason = f"not compared: {', '.join(left_out)}; that needs run {last.run} with its data, which is not in this store"
+    best = replace(entry.best, flags=(*entry.best.flags, reason))
+    return replace(entry, result=replace(entry.result, best=best))

@@ -118,17 +118,12 @@ class EntryRunner:
         if self.request.nightly or _has_other_source(entry, earlier):
             entry = measure_again(session, entry, last_best, occasion=self.occasion)
         if self.request.out is not None:
-            self._export(session, entry, earlier, self.request.out)
+            out = self.request.out / entry.name
+            if compare_entry(entry, earlier).regressed and not self.request.accept:
+                self.request.observer.on_note(f"{entry.name}: a regression; {out} stays as it is")
+            else:
+                session.export(result, out)  # with the figures of the run, as its report has them
         return entry
-
-    def _export(self, session: Prepared, entry: SweepEntry, earlier: Sequence[EarlierEntry], out: Path) -> None:
-        """Write the best model to its folder in `out`, unless a good one of an earlier sweep is better."""
-        if entry.result is None:
-            return
-        if compare_entry(entry, earlier).regressed and not self.request.accept:
-            self.request.observer.on_note(f"{entry.name}: a regression; {out / entry.name} stays as it is")
-            return
-        session.export(entry.result, out / entry.name)
 
 
 def _refuse_to_search(session: Session) -> RunResult:

@@ -23,6 +23,7 @@ MOST_LINES = 5
 MOST_REASON = 200
 """Longest reason of a failure in a message, in characters."""
 NO_REGRESSION = "no regression"
+TONIGHT = "all figures were measured in this sweep; a run's own report pools them with earlier measurements"
 WIDTH = 76
 """Characters of a line of passes."""
 
@@ -91,6 +92,8 @@ def summary(result: SweepResult) -> list[str]:
     counts = Counter(entry.status for entry in result.models)
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     lines = [f"{plural(len(result.models), 'model')}: {statuses}"]
+    if result.nightly:
+        lines.append(TONIGHT)
     if result.not_run:
         lines.append(f"not run: {first_names(result.not_run)}; the next sweep begins with them")
     if result.regressions:

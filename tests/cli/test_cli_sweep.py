@@ -44,24 +44,36 @@ def test_a_zoo_is_checked_with_junit_and_a_summary(
     code, out, err = call("check", "zoo.yaml", "--junit", "junit.xml", "--quiet")
     assert code == 0, err
     runs = json.loads(call("runs", "--json").out)
-    assert [run["result"]["trials"]["total"] for run in runs] == [0, 1], "nothing is searched"
+    assert [run["result"]["trials"]["total"] for run in runs] == [1], "a check is no run to look at"
     assert "1 model: 1 ok" in out
     [case] = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
     assert (case.get("name"), case.find("failure")) == ("mlp", None)
     assert "**No regression in 1 model.**" in (tmp_path / "summary.md").read_text()
-    said = call("check", "mlp/model.onnx", "--baseline", runs[1]["run"], "--quiet")
+    said = call("check", "mlp/model.onnx", "--baseline", runs[0]["run"], "--quiet")
     assert (said.code, said.out.splitlines()[0], said.out.splitlines()[-1]) == (0, "check of mlp", "no regression")
     assert call("check", "mlp/model.onnx").err.startswith("mlp/model.onnx: is a model; name what was good: --baseline")
     code, out, err = call("check", "zoo.yaml", "--only", "gpu")
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_a_check_with_a_run_of_a_bare_model_measures_the_model_that_is_named(
+def test_a_check_measures_the_model_that_is_named_beside_that_of_a_run_or_of_a_package_alone(
     call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(mlp(), tmp_path / "mlp")
     assert call("run", "mlp/model.onnx", "--trials", "1", "--quiet").code == 0
+    [before] = json.loads(call("runs", "--json").out)
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "of_ci"))
+    settings.cache_clear()
+    said = call("check", "mlp/model.onnx", "--baseline", "out", "--quiet")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "no regression"), said
+    assert call("runs", "--json").out == "[]\n"
+    (tmp_path / "out/model.onnx").write_bytes((tmp_path / "mlp/model.onnx").read_bytes() + b"\x22\x00")
+    said = call("check", "mlp/model.onnx", "--baseline", "out", "--quiet")
+    assert (said.code, "is not the model of the recipe beside it" in said.out) == (1, True), said
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
+    settings.cache_clear()
     (tmp_path / "cut.onnx").write_bytes((tmp_path / "mlp/model.onnx").read_bytes()[:100])
     said = call("check", "cut.onnx", "--baseline", "latest", "--quiet")
     assert (said.code, "cut.onnx: not an ONNX model, or cut off" in said.out) == (1, True), said
+    assert [run["run"] for run in json.loads(call("runs", "--json").out)] == [before["run"]]

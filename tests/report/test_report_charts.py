@@ -35,7 +35,7 @@ def test_the_source_and_the_best_model_stand_out(result: RunResult, trials: list
     assert [row["kind"] for row in rows][-1] == "best"
     assert {row["kind"] for row in rows} >= {"source", "best", "Pareto front"}
     best = rows[-1]
-    assert (best["x"], best["low"], best["high"], best["y"]) == (0.3, 0.29, 0.31, 0.302)
+    assert (best["y"], best["low"], best["high"], best["x"]) == (0.3, 0.29, 0.31, 0.302)
 
 
 def test_a_point_links_to_its_trial_only_if_asked(result: RunResult, trials: list[Trial]) -> None:
@@ -48,14 +48,17 @@ def test_faster_smaller_and_more_accurate_are_up(result: RunResult, trials: list
     charts = [best_so_far(trials, LATENCY), trade_off(result, trials, "size"), trade_off(result, trials, "accuracy")]
     layers = [chart["layer"] for chart in charts]
     reversed_axes = [{layer["encoding"]["y"]["scale"].get("reverse") for layer in each} for each in layers]
-    assert reversed_axes == [{True}, {True}, {False}]
+    assert reversed_axes == [{True}, {True}, {True}], "faster is up on every chart"
+    assert [scale["reverse"] for scale in scales_of(charts[1], "x")][:1] == [True], "smaller is to the right"
+    assert [scale["reverse"] for scale in scales_of(charts[2], "x")][:1] == [False]
+    assert charts[0]["layer"][0]["encoding"]["x"]["axis"]["values"][0] == 0
 
 
 def test_an_outlier_does_not_squeeze_the_others(result: RunResult, trials: list[Trial]) -> None:
     slow = replace(trials[2], number=9, chain="slow", ratios={**trials[2].ratios, "latency_p50": Estimate.exact(50.0)})
     chart = trade_off(result, [*trials, slow], "size")
     assert any("slow" in row["text"] for row in rows_of(chart))
-    assert all(scale["domain"][1] < 2 and scale["clamp"] for scale in scales_of(chart, "x"))
+    assert all(scale["domain"][1] < 2 and scale["clamp"] for scale in scales_of(chart, "y"))
 
 
 @pytest.mark.parametrize("best", [0.3, 0.125, 0.08, 0.02], ids=["3x", "8x", "12x", "50x"])
@@ -70,7 +73,7 @@ def test_the_axis_ends_near_the_best_model(
         ratios = {**trials[2].ratios, "latency_p50": Estimate.exact(other)}
         shown.append(replace(trials[2], number=9, chain="fast", ratios=ratios))
     chart = trade_off(replace(result, best=faster, front=()), shown, "size")
-    ends = {tuple(scale["domain"]) for scale in scales_of(chart, "x")}
+    ends = {tuple(scale["domain"]) for scale in scales_of(chart, "y")}
     assert len(ends) == 1
     low, high = ends.pop()
     assert best / 2.1 < low < best

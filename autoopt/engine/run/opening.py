@@ -273,6 +273,7 @@ def _record(request: RunRequest, problem: Problem, parent: RunRecord | None, fin
         settings=settings,
         sweep=request.sweep,
         parent=None if parent is None else parent.id,
+        is_check=bool(request.candidates) and parent is None,
     )
 
 

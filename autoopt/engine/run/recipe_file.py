@@ -80,6 +80,7 @@ def recipe_of(
         "session_options": dict(model.session_options),
         "target": package.target.content,
         "affinity": list(package.measurement.affinity),
+        "objectives": to_json(package.result.objectives),
         **figures_of(model),
         "runtime": dict(runtime),
         "environment": dict(environment()),

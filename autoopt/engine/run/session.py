@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -176,7 +176,7 @@ class Session:
             end = RunResult.from_json(store.runs.get(self.continues).result).end
             return self.conclude(self.completed_trials(), end)
         if self.candidates:
-            return self._measure_candidates()
+            return self.choose_among(self._candidate_trials())
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
         trials_planned = min(self.ctx.problem.search.trials or problem.plan.point_count, problem.plan.point_count)
         until = search_deadline(self.ctx)
@@ -196,17 +196,20 @@ class Session:
             self._decide(trials)
         return self._finish(trials, loop.end)
 
-    def _measure_candidates(self) -> RunResult:
-        """Measure candidates of other runs on this target, each as a trial, and choose among them."""
-        trials, end = [], SearchEnd()
+    def _candidate_trials(self) -> Iterator[Trial]:
+        """The trials of other runs that are measured instead of searching, as trials of this run."""
         for number, name in enumerate(self.candidates):
-            if name == SOURCE_ONLY:
-                continue
+            if name != SOURCE_ONLY:
+                run, _, original = name.rpartition(":")
+                yield replace(self.ctx.store.trials.get(run, int(original)), run=self.ctx.run, number=number)
+
+    def choose_among(self, candidates: Iterable[Trial]) -> RunResult:
+        """Measure candidates of other runs on this target, and choose among them."""
+        trials, end = [], SearchEnd()
+        for trial in candidates:
             if self.ctx.attempt.remaining() <= 0:
                 end = SearchEnd(self.ctx.attempt.limit.text, self.ctx.attempt.limit)
                 break
-            run, _, original = name.rpartition(":")
-            trial = replace(self.ctx.store.trials.get(run, int(original)), run=self.ctx.run, number=number)
             measured = self.measure_trial(trial, self.ctx.attempt.deadline)
             self.ctx.store.trials.finish(measured)
             trials.append(measured)

@@ -16,9 +16,9 @@ from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import LARGEST, Lookup, batches, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.run.c
-_LOOKUP = Lookup(
-    tables.run, "id", "run", "'autoopt runs' lists them", newest_by="number", newest_among=_T.parent.is_(None)
-)
+_LISTED = _T.parent.is_(None) & ~_T.is_check
+"""Runs as users start them: neither parts of others nor checks."""
+_LOOKUP = Lookup(tables.run, "id", "run", "'autoopt runs' lists them", newest_by="number", newest_among=_LISTED)
 
 
 class SqlRuns:
@@ -98,7 +98,7 @@ class SqlRuns:
         return ended
 
     def get(self, name: str) -> RunRecord:
-        """The run with this id; `latest` is the newest that is not part of another."""
+        """The run with this id; `latest` is the newest that is neither a check nor part of another."""
         row = _LOOKUP.find(self._database, name)
         return self._database.read(lambda connection: _records(connection, [row]))[0]
 
@@ -119,8 +119,8 @@ class SqlRuns:
         return self._read(query)
 
     def newest(self, limit: int) -> tuple[RunRecord, ...]:
-        """The newest runs that are no parts of others, newest first."""
-        query = select(tables.run).where(_T.parent.is_(None)).order_by(_T.number.desc())
+        """The newest runs that are neither checks nor parts of others, newest first."""
+        query = select(tables.run).where(_LISTED).order_by(_T.number.desc())
         return self._read(query.limit(min(limit, LARGEST)))
 
     def exists(self, prefix: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 """The version of the tables. Raise it with every change of theirs: a database of another version is refused."""
 
 NAMES = {
@@ -124,6 +124,7 @@ run = Table(
     _time("created"),
     _time("finished", null=True),
     Column("parent", String(64), nullable=True, index=True),
+    Column("is_check", Boolean, nullable=False),
 )
 """`parent` names a run, which is deleted with its parts or hands them on."""
 
