@@ -39,8 +39,10 @@ class Metric:
         """Refuse a largest drop that every candidate keeps, such as percent points instead of a fraction.
 
         Raises:
-            InputError: it is larger than the range of the metric.
+            InputError: it is negative, or larger than the range of the metric.
         """
+        if drop < 0:
+            raise InputError("must not be negative", where=where)
         if self.unit == "fraction" and drop > 1:
             raise InputError(
                 f"{self.name} lies between 0 and 1: a drop of {drop:g} allows everything",

@@ -169,6 +169,18 @@ def test_a_wrong_option_is_answered_in_the_functions_own_words(model: Path) -> N
         autoopt.run(DAG, model=model, minimize="speed")  # type: ignore[typeddict-item]
 
 
+def test_errors_name_arguments_and_not_options(model: Path) -> None:
+    for said, options in {
+        "classes: needs data": {"classes": ["a"]},
+        "max_drop: must not be negative": {
+            "data": {"x": np.zeros((4, 8), np.float32), "labels": [0] * 4},
+            "max_drop": -1,
+        },
+    }.items():
+        with pytest.raises(InputError, match=f"^{said}"):
+            autoopt.run(model, out=None, **options)  # type: ignore[arg-type]
+
+
 def test_where_nothing_meets_the_constraints_the_best_model_is_the_source(model: Path) -> None:
     result = autoopt.run({**DAG, "constraints": [{"metric": "size", "max": 1}]}, model=model, out=None)
     assert (result.status, result.best.chain) == ("nothing meets the constraints", "source")
