@@ -1,16 +1,22 @@
-"""Owners of claims: processes, named so that others can tell if they still live."""
+"""Processes: their names as owners of claims, by which others can tell if they still live, and their families."""
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
+import signal
+import sys
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
 UNKNOWN: Final = "-"
+# From <linux/prctl.h>; the standard library has no names for them.
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class _Process(NamedTuple):
@@ -116,3 +122,24 @@ def _read(path: str) -> str:
         return Path(path).read_text().strip()
     except OSError:
         return ""
+
+
+def end_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
+    """Have the kernel send this process a signal when its parent ends; end at once if it has ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all descendants whose parents end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children() -> set[int]:
+    """The children of this process, also those that have ended and were not collected."""
+    with suppress(OSError):
+        return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+    return set()

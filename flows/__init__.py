@@ -7,7 +7,7 @@ zoo. Deployments refer to them by name.
 import os
 import signal
 
-from autoopt.workers.keeper import end_with_parent
+from autoopt.owner import end_with_parent
 
 if "PREFECT__FLOW_RUN_ID" in os.environ:  # the process of a flow run ends with `autoopt serve`, or its worker
     end_with_parent(os.getppid(), signal.SIGKILL)

@@ -140,7 +140,7 @@ def _tell(payload: Json, *pids: int) -> None:
 def hang(payload: Json) -> Json:
     """Never returns: in native code that holds the interpreter's lock, with SIGTERM blocked."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    _tell(payload, os.getpid(), os.getppid())
+    _tell(payload, os.getpid())
     ctypes.PyDLL(None).pause()
     return {}
 
@@ -159,9 +159,9 @@ def hang_with_family(payload: Json) -> Json:
     pids = [int(near.stdout.readline()), int(far.stdout.readline())]
     far.wait()
     if payload.get("die"):
-        _tell(payload, os.getpid(), os.getppid(), *pids)
+        _tell(payload, os.getpid(), *pids)
         os.abort()
-    _tell(payload, os.getpid(), os.getppid(), *pids)
+    _tell(payload, os.getpid(), *pids)
     ctypes.PyDLL(None).pause()
     return {}
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.connection import Serving, check_server, configured_api, use_server, without_userinfo
+from autoopt.owner import end_with_parent
 from autoopt.script import SCRIPT_FOLDERS
-from autoopt.workers.keeper import end_with_parent
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment

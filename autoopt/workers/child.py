@@ -1,4 +1,4 @@
-"""The fork server and the workers that it forks. The pool's process starts it as a program: `child.py POOL_PID`.
+"""The fork server and the workers that it forks. The pool's process starts it as a program.
 
 It runs in any Python 3.11 or newer and imports only the standard library, the modules that it is asked to preload, and
 in a worker those of the functions that it is asked to call. What native code or anybody else prints goes to the error
@@ -27,6 +27,7 @@ if "autoopt" not in sys.modules:  # run by path: another interpreter need not ha
 import gc
 import importlib
 import json
+import resource
 import signal
 import socket
 import tempfile
@@ -41,7 +42,8 @@ from autoopt.errors import ErrorRecord
 from autoopt.json_codec import from_json
 from autoopt.memory import data_size
 from autoopt.outcome import Outcome
-from autoopt.workers import environ, keeper, limits, protocol
+from autoopt.owner import adopt_orphans, children, end_with_parent
+from autoopt.workers import environ, limits, protocol
 from autoopt.workers.protocol import CallRequest, Reply
 
 NO_PRELOAD = "--no-preload"
@@ -49,33 +51,110 @@ DESCRIPTORS = 4
 """Descriptors that come with the request for a worker."""
 
 
-def main() -> None:
-    """Fork workers until the pool's process closes the socket at descriptor 0, then wait for them."""
-    keeper.end_with_parent(int(sys.argv[1]))
-    keeper.adopt_orphans()
-    environ.use_lent_modules()
-    keepers: set[int] = set()
-    signal.signal(signal.SIGCHLD, lambda *_: _reap(keepers, os.WNOHANG))
-    requests = socket.socket(fileno=0)
-    for message, descriptors in _requests(requests):
-        if "preload" in message:
-            _import(message["preload"])
-            continue
+class Family:
+    """The workers of a fork server and all that they start, which no end of a worker leaves behind.
+
+    The server adopts the orphans of its workers. When a worker ends, its process group and all orphans are killed, and
+    once they are gone the server reports its exit code, negative for a signal.
+    """
+
+    def __init__(self, reports: dict[int, int]) -> None:
+        self.reports = reports
+        """Worker -> descriptor for its exit code."""
+        self.is_complete = False
+        """True if no further workers are wanted: the server ends with the last one."""
+        self._ended: list[tuple[int, int]] = []
+        """The descriptors and exit codes of workers that have ended."""
+
+    def fork(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        """Start a worker; `descriptors` are its ends of the pipes for requests, replies, errors and its exit code."""
         server = os.getpid()
-        with suppress(OSError), keeper.reporting_failure(descriptors[2], descriptors[3]):
-            child = os.fork()
-            if child == 0:
-                requests.detach()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # `collect` must know the worker before it ends
+        try:
+            worker = os.fork()
+            if worker == 0:
+                for inherited in (descriptors[3], *self.reports.values()):
+                    os.close(inherited)
                 try:
                     _become_worker(server, message["env"], message["folder"], descriptors)
                 finally:
                     os._exit(0)
-            keepers.add(child)
-        for descriptor in descriptors:
-            os.close(descriptor)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _reap(keepers, 0)
-    os._exit(0)
+            self.reports[worker] = descriptors[3]
+        except OSError as error:
+            with suppress(OSError):  # the pool is gone
+                os.write(descriptors[2], f"cannot start a process: {error.strerror}\n".encode())
+                os.write(descriptors[3], b"1")
+            os.close(descriptors[3])
+        finally:
+            for descriptor in descriptors[:3]:
+                os.close(descriptor)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def collect(self, *_: object) -> None:
+        """Collect children that have ended, kill what workers have left, and report. Interrupts itself."""
+        with suppress(ChildProcessError):
+            while True:
+                child, status = os.waitpid(-1, os.WNOHANG)
+                if child == 0:
+                    break
+                if child in self.reports:
+                    self._ended.append((self.reports.pop(child), os.waitstatus_to_exitcode(status)))
+                    _kill_group(child)
+        orphans = children() - self.reports.keys()
+        if self._ended and orphans:
+            for orphan in orphans:
+                _kill(orphan)  # their ends call this function again
+            return
+        while self._ended:
+            report, code = self._ended.pop()
+            with suppress(OSError):  # the pool is gone
+                os.write(report, str(code).encode())
+            os.close(report)
+        if self.is_complete and not self.reports:
+            os._exit(0)
+
+    def end(self) -> None:
+        """Kill all, and end this process when they are gone."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for worker in self.reports:
+            _kill_group(worker)
+        with suppress(ChildProcessError):
+            while True:
+                for child in children():
+                    _kill(child)
+                os.waitpid(-1, 0)
+        os._exit(0)
+
+
+def _kill(process: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(process, signal.SIGKILL)
+
+
+def _kill_group(worker: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker, signal.SIGKILL)
+
+
+def main() -> None:
+    """Fork workers until the pool's process closes the socket at descriptor 0, or ends; then end them."""
+    adopt_orphans()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    environ.use_lent_modules()
+    reports = json.loads(sys.argv[-1]) if NO_PRELOAD in sys.argv else {}
+    family = Family({int(worker): report for worker, report in reports.items()})
+    signal.signal(signal.SIGCHLD, family.collect)
+    family.collect()
+    requests = socket.socket(fileno=0)
+    for message, descriptors in _requests(requests):
+        if "preload" in message:
+            _import(message["preload"], family)
+        elif "env" in message:
+            family.fork(message, descriptors)
+        else:
+            family.is_complete = True
+            family.collect()
+    family.end()
 
 
 def _requests(requests: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]]]:
@@ -93,7 +172,7 @@ def _requests(requests: socket.socket) -> Iterator[tuple[dict[str, Any], list[in
         yield json.loads(line), descriptors
 
 
-def _import(modules: Sequence[str]) -> None:
+def _import(modules: Sequence[str], family: Family) -> None:
     """Import modules that forks share; elsewhere than on Linux, native libraries may not survive a fork."""
     if sys.platform != "linux" or NO_PRELOAD in sys.argv:
         return
@@ -105,8 +184,9 @@ def _import(modules: Sequence[str]) -> None:
     gc.freeze()  # collections in forks would copy all pages
     if _has_threads():
         # Forks would lack the threads of a library: begin anew, without its modules.
-        os.set_inheritable(0, True)
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], NO_PRELOAD])
+        for descriptor in (0, *family.reports.values()):
+            os.set_inheritable(descriptor, True)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], NO_PRELOAD, json.dumps(family.reports)])
 
 
 def _has_threads() -> bool:
@@ -119,25 +199,16 @@ def _has_threads() -> bool:
     return len(os.listdir("/proc/self/task")) > 1
 
 
-def _reap(keepers: set[int], options: int) -> None:
-    """Collect keepers that have ended, and kill what a killed one has left; with options 0, wait for all."""
-    with suppress(ChildProcessError):
-        while True:
-            child, status = os.waitpid(-1, options)
-            if child == 0:
-                return
-            keepers.discard(child)
-            if os.WIFSIGNALED(status):
-                keeper.kill_children(spared=keepers)
-
-
 def _become_worker(server: int, env: Mapping[str, str], folder: str, descriptors: Sequence[int]) -> None:
-    """Turn a fork into keeper and worker, and serve calls in the worker until the pool closes the pipe.
+    """Serve calls in a fork of the server, in a process group of its own, until the pool closes the pipe.
 
-    `server` is the process id of the fork server, `folder` the working directory; `descriptors` are the worker's ends
-    of the pipes for requests, replies, errors and the keeper's report.
+    `folder` is the working directory; `descriptors` are the worker's ends of the pipes for requests, replies and
+    errors.
     """
     os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    end_with_parent(server, signal.SIGKILL)
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -146,7 +217,6 @@ def _become_worker(server: int, env: Mapping[str, str], folder: str, descriptors
     tempfile.tempdir = None
     with suppress(OSError):  # it was removed
         os.chdir(folder)
-    keeper.split(server, descriptors[3])
     _serve_calls()
 
 
@@ -158,9 +228,9 @@ def _serve_calls() -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    pipe.send(protocol.encode({"pid": os.getpid(), "keeper": os.getppid()}))
-    log_level = 0
     worker = os.getpid()
+    pipe.send(protocol.encode({"pid": worker}))
+    log_level = 0
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             request = from_json(CallRequest, json.loads(line))
@@ -220,7 +290,7 @@ def _finish(reply: Reply, started: float) -> bytes:
 
 
 if __name__ == "__main__":
-    if ":" in sys.argv[1]:
+    if len(sys.argv) > 1 and ":" in sys.argv[1]:
         run_once(sys.argv[1])
     else:
         main()

@@ -7,20 +7,16 @@ own, and never runs anyone's code. `child` is the server's side.
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-import queue
 import select
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -33,8 +29,6 @@ KEPT_SERVERS: Final = 2
 EXIT_SECONDS: Final = 1.0
 """Time for a server to end after its last worker, unless it imports a library."""
 _CHILD: Final = Path(__file__).with_name("child.py")
-
-Start: TypeAlias = tuple[Callable[[], "subprocess.Popen[bytes]"], "Future[subprocess.Popen[bytes]]"]
 
 
 class ForkServer:
@@ -50,8 +44,14 @@ class ForkServer:
         self._output = tempfile.TemporaryFile(dir=temporary_folder())  # noqa: SIM115  open as long as the server
         self._socket, requests = socket.socketpair()
         with requests:
-            command = [python, "-P", str(_CHILD), str(os.getpid())]
-            self._process = _start(command, env, requests.fileno(), self._output.fileno())
+            self._process = subprocess.Popen(
+                [python, "-P", str(_CHILD)],
+                stdin=requests,
+                stdout=self._output,
+                stderr=self._output,
+                env=dict(env),
+                start_new_session=True,
+            )
 
     @property
     def alive(self) -> bool:
@@ -84,8 +84,11 @@ class ForkServer:
                 ends += os.pipe()
             read_requests, requests, replies, write_replies, errors, write_errors, status, write_status = ends
             theirs = [read_requests, write_replies, write_errors, write_status]
+            folder = ""
+            with suppress(FileNotFoundError):  # it was removed
+                folder = os.getcwd()
             with suppress(BrokenPipeError, ConnectionResetError):  # a worker that ended at its start shows why
-                self._send({"env": dict(env), "folder": _current_folder()}, theirs)
+                self._send({"env": dict(env), "folder": folder}, theirs)
         except BaseException:
             for end in ends:
                 os.close(end)
@@ -102,19 +105,20 @@ class ForkServer:
             self._socket.sendall(line)
 
     def exit_code(self) -> int:
-        """The exit code after one of its descriptors was closed: that of the server, else that of a killed keeper."""
+        """The exit code of the server, which has closed the descriptors of a worker that did not end before it."""
         with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(0.2)
+            return self._process.wait(EXIT_SECONDS)
         return -signal.SIGKILL
 
-    def close(self) -> None:
+    def retire(self) -> None:
         """Start no further workers: the server ends with its last one."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # it has ended
+            self._send({})
 
     def end(self) -> None:
-        """Close the server, wait for its end, and kill it if that takes long."""
-        self.close()
+        """End the server and its workers; kill it if that takes long."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         try:
             self._process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -123,7 +127,7 @@ class ForkServer:
 
 
 class ForkedWorker:
-    """A worker with its keeper, as the process that asked for it holds them: three pipes, and the keeper's report."""
+    """A worker, as the process that asked for it holds it: three pipes, and the server's report of its end."""
 
     def __init__(self, server: ForkServer, requests: int, replies: int, errors: int, status: int) -> None:
         self.server = server
@@ -134,7 +138,7 @@ class ForkedWorker:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code once worker and keeper have ended, negative for a signal; else None."""
+        """The exit code once the worker and all that it started have ended, negative for a signal; else None."""
         return self.wait(0)
 
     def wait(self, seconds: float) -> int | None:
@@ -143,20 +147,20 @@ class ForkedWorker:
             ready = select.poll()
             ready.register(self._status, select.POLLIN)
             if ready.poll(seconds * 1000):
-                report = self._status.read()
+                report = self._status.read(64)
                 self._code = int(report) if report else self.server.exit_code()
         return self._code
 
-    def end(self, keeper: int, seconds: float) -> None:
-        """Have the keeper end the worker; kill the keeper after some seconds.
+    def end(self, worker: int, seconds: float) -> None:
+        """Kill the worker, and wait at most `seconds` until the server has seen to all that it started.
 
         If its process id is not known, it has not begun, perhaps behind a long import, and ends as soon as it does.
         """
         self.requests.close()
-        if self.wait(seconds if keeper else EXIT_SECONDS) is None and keeper:
+        if worker and self.poll() is None:
             with suppress(OSError):
-                os.kill(keeper, signal.SIGKILL)
-            self.wait(1.0)
+                os.kill(worker, signal.SIGKILL)
+        self.wait(seconds if worker else EXIT_SECONDS)
         for pipe in (self.replies, self.errors, self._status):
             pipe.close()
         self._code = self._code or 0
@@ -185,7 +189,7 @@ def fork_server(python: str, env: Mapping[str, str]) -> ForkServer:
             server.preload(modules)
         _servers[key] = server
         for old in list(_servers)[:-KEPT_SERVERS]:
-            _servers.pop(old).close()
+            _servers.pop(old).retire()
     return server
 
 
@@ -216,46 +220,3 @@ def end_servers() -> None:
         servers = list(map(_servers.pop, own))
     for server in servers:
         server.end()
-
-
-def _current_folder() -> str:
-    """The current folder; empty if it was removed."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return ""
-
-
-@lru_cache(maxsize=1)
-def _starter(pid: int) -> queue.SimpleQueue[Start]:
-    """The queue of the one thread of process `pid` that starts servers.
-
-    A server ends together with the thread that started it (PR_SET_PDEATHSIG), so that thread has to stay.
-    """
-    jobs: queue.SimpleQueue[Start] = queue.SimpleQueue()
-
-    def serve() -> None:
-        while True:
-            job, future = jobs.get()
-            try:
-                future.set_result(job())
-            except Exception as error:
-                future.set_exception(error)
-
-    threading.Thread(target=serve, name="autoopt-worker-starter", daemon=True).start()
-    return jobs
-
-
-def _start(command: Sequence[str], env: Mapping[str, str], requests: int, output: int) -> subprocess.Popen[bytes]:
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command, stdin=requests, stdout=output, stderr=output, env=dict(env), start_new_session=True
-        )
-
-    future: Future[subprocess.Popen[bytes]] = Future()
-    try:
-        jobs = _starter(os.getpid())
-    except RuntimeError as error:  # no thread can be started
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
-    jobs.put((start, future))
-    return future.result()

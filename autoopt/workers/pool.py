@@ -1,4 +1,17 @@
-"""A pool of warm worker processes: the only way in which autoopt touches a model or a user's script."""
+"""A pool of warm worker processes: the only way in which autoopt touches a model or a user's script.
+
+Other pools keep fewer promises. With a call that hangs in native code and holds the interpreter's lock, and has started
+a process in a session of its own (Linux, Python 3.11):
+
+| | concurrent.futures on multiprocessing's fork server | loky 3.7 | pebble 5.2 | this one |
+|---|---|---|---|---|
+| left at a time limit of 2 s | both | both | the started one | none |
+| the next call | fails | fails | works | works |
+| memory limit of a call | no | no | no | yes |
+| left 5 s after kill -9 of the owner | both | both | both | none |
+
+Server and first worker with numpy, onnx and onnxruntime take 0.35 s of CPU, as much as each worker of loky.
+"""
 
 from __future__ import annotations
 

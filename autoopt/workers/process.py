@@ -32,7 +32,7 @@ from autoopt.working_folder import temporary_folder
 TICK_SECONDS = 0.1
 """Interval between checks of the time limit, the pool, memory and life while a call runs."""
 GRACE_SECONDS = 4.0
-"""Time for the keeper to clean up before it is killed itself."""
+"""Time for the end of all that a worker started."""
 DEATH_SECONDS = 30.0
 """Time for a worker that is ending to end: the kernel takes seconds to free many gigabytes."""
 NEARLY_FULL = 0.8
@@ -90,7 +90,7 @@ class CallResult:
 
 
 class WorkerProcess:
-    """A worker with its keeper. Not thread-safe: one call at a time.
+    """A worker. Not thread-safe: one call at a time.
 
     Its temporary files lie in a folder of its own, which is removed when the worker ends in any way.
 
@@ -108,7 +108,6 @@ class WorkerProcess:
         self.data = 0
         """The worker's private writable memory in bytes after its last call."""
         self._pid = 0
-        self._keeper = 0
         self._paused_at: float | None = None
         self._paused_seconds = 0.0
         """Seconds of the current call's pauses that have ended."""
@@ -138,7 +137,7 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """True while keeper and worker live (the keeper notices the worker's end with a short delay)."""
+        """True while the worker lives (the report of its end comes with a short delay)."""
         if self._process.poll() is not None:
             return False
         return not self._pid or sys.platform != "linux" or resident(self._pid) > 0
@@ -299,7 +298,7 @@ class WorkerProcess:
             message = json.loads(self._inbox[:end])
             del self._inbox[: end + 1]
             if "pid" in message and not self._pid:
-                self._pid, self._keeper = message["pid"], message["keeper"]
+                self._pid = message["pid"]
             elif "log" in message:
                 show_record(message["log"])
             else:
@@ -355,7 +354,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the worker and all that it started; returns when they are gone."""
-        self._process.end(self._keeper, GRACE_SECONDS)
+        self._process.end(self._pid, GRACE_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -375,7 +374,7 @@ def _last_line(output: str) -> str:
 
 def _exit_name(code: int | None) -> str:
     if code is None:
-        return "its keeper still runs"
+        return "it has not ended"
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -1,9 +1,9 @@
 """The line protocol between a pool and a worker: one JSON document per line, over the worker's first two descriptors.
 
-To the worker: a `CallRequest`. From the worker: `{"pid": n, "keeper": n}` once; then, for each call, any number of
-`{"log": LogLine}` and one `Reply`. To the fork server: `{"preload": [module, ...]}`, or `{"env", "folder"}` and the
-descriptors of a worker to start, each document after its length. Only the standard library is used, because a worker
-may run in any Python 3.11 or newer.
+To the worker: a `CallRequest`. From the worker: `{"pid": n}` once; then, for each call, any number of `{"log":
+LogLine}` and one `Reply`. To the fork server: `{"preload": [module, ...]}`, `{"env", "folder"}` and the descriptors of
+a worker to start, or `{}` if it should start no more, each document after its length. Only the standard library is
+used, because a worker may run in any Python 3.11 or newer.
 """
 
 from __future__ import annotations

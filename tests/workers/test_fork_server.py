@@ -17,9 +17,7 @@ from autoopt.workers.fork_server import KEPT_SERVERS
 def server_of(pool: WorkerPool) -> psutil.Process:
     value = pool.call("jobs:who", {}).value
     assert value
-    keeper = psutil.Process(value["pid"]).parent()
-    assert keeper
-    server = keeper.parent()
+    server = psutil.Process(value["pid"]).parent()
     assert server
     return server
 

@@ -122,13 +122,14 @@ def test_no_more_workers_start_than_are_asked_for(jobs: dict[str, str]) -> None:
         pool.warm(["colorsys"], workers=1)
         first = later.call("jobs:who", {}).value
         assert first
-        server = psutil.Process(first["pid"]).parent().parent()  # type: ignore[union-attr]  # above the keeper
-        keepers = len(server.children())  # it starts workers in the order of the requests
+        server = psutil.Process(first["pid"]).parent()
+        assert server
+        workers = len(server.children())  # it starts them in the order of the requests
         pool.warm(["colorsys"])
         WorkerPool.close(later)
         with WorkerPool(size=1, env=jobs) as last:
             last.call("jobs:who", {})
-            assert len(server.children()) == keepers - 1 + 2
+            assert len(server.children()) == workers - 1 + 2
 
 
 def test_many_threads_share_few_workers(pool: WorkerPool) -> None:
