@@ -37,7 +37,6 @@ def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, object
         "status": record.status,
         "model": record.model,
         "plan": record.plan,
-        "chains": [[one.id, one.name, one.points] for one in store.runs.chains(record.id)],
         "trials": [_trial(trial, timed) for trial in trials],
         "pass_runs": dict(sorted(pass_runs.items())),
         "evaluations": dict(sorted(evaluations.items())),

@@ -8,7 +8,6 @@ no SQL library.
 from autoopt.store.opening import open_store, store_exists
 from autoopt.store.records import (
     ArtifactRecord,
-    ChainRecord,
     Claim,
     EvaluationRecord,
     Lineage,
@@ -22,7 +21,6 @@ from autoopt.store.store import Store
 
 __all__ = [
     "ArtifactRecord",
-    "ChainRecord",
     "Claim",
     "EvaluationRecord",
     "Lineage",

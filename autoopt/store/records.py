@@ -171,18 +171,6 @@ class EvaluationRecord:
 
 
 @dataclass(frozen=True)
-class ChainRecord:
-    """One chain of a run's plan."""
-
-    id: str
-    """The hash of its content."""
-    name: str
-    nodes: tuple[Any, ...] = ()
-    points: int = 1
-    """The exact size of its search space."""
-
-
-@dataclass(frozen=True)
 class SweepRecord:
     """Plans executed over a zoo of models."""
 

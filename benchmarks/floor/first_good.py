@@ -22,8 +22,7 @@ def seconds_until_good(home: Path) -> float:
         (run,) = store.runs.newest(1)
         trials = store.trials.all(run.id)
         ratios = [_ratio(store, trial) for trial in trials]
-        chains = {chain.id for chain in store.runs.chains(run.id) if OWN_PASS not in chain.nodes}
-    best = min(ratio for ratio, trial in zip(ratios, trials, strict=True) if trial.chain in chains)
+    best = min(ratio for ratio, trial in zip(ratios, trials, strict=True) if OWN_PASS not in trial.chain.split(" -> "))
     ends = [trial.finished or 0.0 for trial in trials]
     good = [end for end, ratio in zip(ends, ratios, strict=True) if ratio <= best * (1 + TOLERANCE)]
     # The run's seconds, up to its last trial, count from the start of the command; its row was made after planning.

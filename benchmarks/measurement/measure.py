@@ -205,12 +205,11 @@ def _truth(case: Case, work: Path, args: argparse.Namespace) -> dict[str, float]
     """The ratio of each candidate by chain from the plain loop, and the source's time in ms as `source_ms`."""
     with open_store(home=work) as store:
         (run, *_) = store.runs.all(status="finished")
-        names = {chain.id: chain.name for chain in store.runs.chains(run.id)}
         chains, models = [], []
         for trial in store.trials.all(run.id):
             if trial.candidate is not None:
                 path = store.artifacts.path(trial.candidate.artifact)
-                chains.append(names[trial.chain])
+                chains.append(trial.chain)
                 models.append({"path": str(path), "options": dict(trial.candidate.session_options)})
     models.append({"path": str(case.model), "options": {}})
     job = {"models": models, "data": None if case.data is None else str(case.data)}

@@ -14,7 +14,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import Baseline, ModelResult, RunResult, Trial, WorkCounts
 from autoopt.settings import settings
-from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, open_store
+from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, open_store
 
 __all__ = ["calls", "shared_workers"]
 
@@ -85,8 +85,7 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
                 )
             )
         run = store.runs.create(
-            RunRecord(id="", name="cnn · quick", identity="i", model=source, settings={"dag": "quick"}),
-            [ChainRecord(id="c" * 8, name="fold -> static")],
+            RunRecord(id="", name="cnn · quick", identity="i", model=source, settings={"dag": "quick"})
         )
         model = ModelResult(
             artifact=best,

@@ -15,7 +15,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult, Trial
 from autoopt.results.run import TargetResult
-from autoopt.store import ChainRecord, PassRunRecord, RunRecord, Store, open_store
+from autoopt.store import PassRunRecord, RunRecord, Store, open_store
 
 CHAIN = "c" * 8
 HALF = Estimate(0.5, 0.4, 0.6)
@@ -37,7 +37,7 @@ def begun(store: Store, name: str = "cnn · quick") -> RunRecord:
     """A run without trials."""
     source = put(store, f"source of {name}")
     record = RunRecord(id="", name=name, identity=name, model=source)
-    return store.runs.create(record, [ChainRecord(CHAIN, "fold -> quant")])
+    return store.runs.create(record)
 
 
 def passed(store: Store, run: RunRecord, name: str, outcome: Outcome, **fields: Any) -> PassRunRecord:

@@ -29,7 +29,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, codec, faults, open_store
+from autoopt.store import ModelRecord, RunRecord, Store, codec, faults, open_store
 from autoopt.store.faults import reached
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.records import ArtifactRecord
@@ -74,8 +74,7 @@ def begin(store: Store) -> str:
     folder = write_model(store.home / f"source.{os.getpid()}", b"s" * SIZE)
     source = store.artifacts.put(folder, consume=True)
     store.models.add(ModelRecord(source, "net"))
-    chain = ChainRecord(CHAIN, "a -> b -> c", ({"id": "a"},), TRIALS)
-    run = store.runs.create(RunRecord("chaos", "net", key("chaos"), source), [chain]).id
+    run = store.runs.create(RunRecord("chaos", "net", key("chaos"), source)).id
     store.claims.acquire("run", run)
     for n in range(TRIALS):
         store.trials.add(Trial(run, n, CHAIN, {"a": {"n": n}}))

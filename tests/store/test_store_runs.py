@@ -8,7 +8,7 @@ from store_helpers import key, start_run
 from store_owners import by
 
 from autoopt.errors import InputError
-from autoopt.store import ChainRecord, RunRecord, Store
+from autoopt.store import RunRecord, Store
 
 
 def test_a_run_is_found_by_id_beginning_and_as_the_latest(store: Store) -> None:
@@ -35,15 +35,6 @@ def test_the_end_of_a_run_is_written_once(store: Store) -> None:
     assert (found.id, found.result, found.status) == (run.id, {"best": None}, "finished")
     assert found.finished is not None
     assert found.finished >= found.created
-
-
-def test_chains_keep_their_order_and_exact_sizes(store: Store) -> None:
-    source = start_run(store).model
-    chains = [ChainRecord(key(i), f"a -> b{i}", ({"id": "a"}, {"id": f"b{i}"}), 10**30 + i) for i in range(3)]
-    run = RunRecord("", "net", key("x"), source, plan={"same": "plan"})
-    one, two = store.runs.create(run, chains), store.runs.create(run, chains[:1])
-    assert store.runs.chains(one.id) == tuple(chains)
-    assert store.runs.chains(two.id) == tuple(chains[:1])
 
 
 def test_runs_are_filtered_by_every_condition(store: Store) -> None:
@@ -86,9 +77,8 @@ def test_plans_and_settings_come_back_as_json(store: Store) -> None:
     assert store.runs.get(run.id).settings == {"budget": {"minutes": 1.5}}
 
 
-def test_a_run_that_does_not_exist_cannot_end_and_has_no_chains(store: Store) -> None:
+def test_a_run_that_does_not_exist_cannot_end(store: Store) -> None:
     assert not store.runs.finish("nowhere")
-    assert store.runs.chains("nowhere") == ()
 
 
 def test_the_newest_runs_are_no_parts_of_others(store: Store) -> None:

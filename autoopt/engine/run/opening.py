@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
 from autoopt.settings import settings
 from autoopt.space import Point
-from autoopt.store import ChainRecord, RunRecord, Store
+from autoopt.store import RunRecord, Store
 from autoopt.store.leases import close_dead_runs
 from autoopt.store.records import Json
 
@@ -67,7 +67,7 @@ def open_session(
         session.answer = stored_answer(store, finished, attempt.elapsed())
         return session
     new_record = _record(request, problem, parent, finished)
-    record = begin_run(request, new_record, store, chain_records(problem.plan))
+    record = begin_run(request, new_record, store)
     problem = with_recorded_points(problem, record)
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
     if completed:
@@ -193,7 +193,7 @@ def make_session(ctx: RunContext, name: str) -> Session:
     return Session(ctx, _study(ctx.problem, cost_of(ctx)), list(ctx.problem.notes), name)
 
 
-def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequence[ChainRecord] = ()) -> RunRecord:
+def begin_run(request: RunRequest, record: RunRecord, store: Store) -> RunRecord:
     """Store a new run, or take over an identical interrupted one that no process works on.
 
     A cancelled run is resumed only by its id, or by the sweep or run that it belongs to.
@@ -220,16 +220,7 @@ def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequ
         for run in store.runs.all(status="cancelled", identity=identity, sweep=sweep, parent=parent):
             if store.claims.acquire("run", run.id, redo=True):
                 return run
-    return store.runs.create(record, chains)
-
-
-def chain_records(plan: Plan) -> list[ChainRecord]:
-    """The chains of a plan as the store keeps them."""
-    records: list[ChainRecord] = []
-    for chain in plan.searched.values():
-        nodes = tuple(node.id for node in chain.nodes)
-        records.append(ChainRecord(id=chain.id, name=chain.name, nodes=nodes, points=chain.points))
-    return records
+    return store.runs.create(record)
 
 
 def settings_of(request: RunRequest, problem: Problem) -> dict[str, Any]:

@@ -140,7 +140,6 @@ def _collect_rows(store: Store, dry_run: bool, keep_runs: int | None, shared: Ma
         for table in (tables.pass_run, tables.evaluation):  # claims that nobody will finish
             claim = table.c
             connection.execute(delete(table).where(claim.outcome.is_(None), claim.lease <= store.database.now))
-        _delete_unnamed(connection, tables.chain.c.plan, [tables.run.c.plan])
         _delete_unnamed(connection, tables.plan.c.digest, [tables.run.c.plan])
         environments = [tables.pass_run.c.environment, tables.evaluation.c.environment]
         _delete_unnamed(connection, tables.environment.c.digest, environments)

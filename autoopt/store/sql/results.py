@@ -1,13 +1,12 @@
-"""The rows of `pass_run`, `evaluation`, `metric_value` and `environment`."""
+"""The rows of `pass_run`, `evaluation` and `environment`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, Table, and_, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, and_, select, update
 
-from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.store import codec
@@ -16,14 +15,7 @@ from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.claims import REPLACEABLE
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Row, batches, fetch_all, from_row, insert_if_absent, to_row
-
-Metrics: TypeAlias = dict[str, dict[str, Estimate]]
-"""Estimates by role and metric."""
-CANDIDATE: Final = "candidate"
-SOURCE: Final = "source"
-RATIO: Final = "ratio"
-"""The roles of metric values."""
+from autoopt.store.sql.rows import batches, fetch_all, from_row, insert_if_absent, to_row
 
 
 class SqlResults:
@@ -50,8 +42,7 @@ class SqlResults:
 
         def query(connection: Connection) -> dict[str, EvaluationRecord]:
             rows = _finished_rows(connection, tables.evaluation, keys)
-            metrics = _metrics_of(connection, rows)
-            return {key: _evaluation_record(row, metrics.get(key, {})) for key, row in rows.items()}
+            return {key: _evaluation_record(row) for key, row in rows.items()}
 
         return self._database.read(query)
 
@@ -93,10 +84,7 @@ class SqlResults:
 
         def work(connection: Connection) -> bool:
             row["environment"] = self._store_environment(connection, record.environment)
-            accepted = self._write_once(connection, tables.evaluation, row)
-            if accepted:
-                _replace_metrics(connection, record)
-            return accepted
+            return self._write_once(connection, tables.evaluation, row)
 
         return self._write(work)
 
@@ -175,43 +163,15 @@ def _pass_run_record(row: RowMapping) -> PassRunRecord:
     )
 
 
-def _evaluation_record(row: RowMapping, metrics: Metrics) -> EvaluationRecord:
+def _evaluation_record(row: RowMapping) -> EvaluationRecord:
     return from_row(
         EvaluationRecord,
         tables.evaluation,
         row,
         candidate=codec.candidate(row["artifact"], row["session_options"]),
         outcome=Outcome(row["outcome"]),
-        metrics=metrics.get(CANDIDATE, {}),
-        source_metrics=metrics.get(SOURCE, {}),
-        ratios=metrics.get(RATIO, {}),
+        metrics=codec.estimates(row["metrics"]),
+        source_metrics=codec.estimates(row["source_metrics"]),
+        ratios=codec.estimates(row["ratios"]),
         environment=codec.loads(row["environment_content"]) or {},
     )
-
-
-def _replace_metrics(connection: Connection, record: EvaluationRecord) -> None:
-    table = tables.metric_value
-    connection.execute(delete(table).where(table.c.evaluation == record.key))
-    rows: list[Row] = []
-    for role, metrics in ((CANDIDATE, record.metrics), (SOURCE, record.source_metrics), (RATIO, record.ratios)):
-        for name, estimate in metrics.items():
-            row: Row = {"evaluation": record.key, "role": role, "metric": name}
-            row["value"] = codec.number(estimate.value)
-            row["low"] = codec.number(estimate.low)
-            row["high"] = codec.number(estimate.high)
-            rows.append(row)
-    if rows:
-        connection.execute(insert(table), rows)
-
-
-def _metrics_of(connection: Connection, keys: Iterable[str]) -> dict[str, Metrics]:
-    """The metrics of evaluations, by key."""
-    table = tables.metric_value
-    metrics: dict[str, Metrics] = {}
-    for batch in batches(keys):
-        query = select(table).where(table.c.evaluation.in_(batch)).order_by(table.c.metric)
-        for row in connection.execute(query).mappings():
-            bounds = [codec.from_number(row[part]) for part in ("value", "low", "high")]
-            roles = metrics.setdefault(row["evaluation"], {})
-            roles.setdefault(row["role"], {})[row["metric"]] = Estimate(*bounds)
-    return metrics

@@ -1,16 +1,16 @@
-"""The rows of `run`, `plan` and `chain`."""
+"""The rows of `run` and `plan`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, RowMapping, Select, Table, delete, insert, select, update
+from sqlalchemy import Column, Connection, RowMapping, Select, Table, delete, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
 from autoopt.store import codec
-from autoopt.store.records import LEASE_SECONDS, ChainRecord, Json, RunRecord, RunStatus, new_id
+from autoopt.store.records import LEASE_SECONDS, Json, RunRecord, RunStatus, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import LARGEST, Lookup, batches, fetch_all, from_row, insert_if_absent, to_row
@@ -22,7 +22,7 @@ _LOOKUP = Lookup(tables.run, "id", "run", "'autoopt runs' lists them", newest_by
 
 
 class SqlRuns:
-    """Runs with the chains of their plans."""
+    """Runs with their plans."""
 
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
@@ -32,15 +32,15 @@ class SqlRuns:
         """The newest finished run with this identity key."""
         return next(iter(self.all(status="finished", identity=identity)), None)
 
-    def create(self, record: RunRecord, chains: Sequence[ChainRecord] = ()) -> RunRecord:
-        """Store a new run and the chains of its plan. Its model must have been added before.
+    def create(self, record: RunRecord) -> RunRecord:
+        """Store a new run. Its model must have been added before.
 
         Returns:
             The run as stored: an empty id is filled in, and the default owner is this process with a lease.
         """
         run = record.id or new_id()
         plan = codec.dumps(record.plan)
-        plan_digest = digest_json({"plan": codec.loads(plan), "chains": [chain.id for chain in chains]})
+        plan_digest = digest_json(codec.loads(plan))
         row = {
             **to_row(tables.run, record),
             "id": run,
@@ -52,14 +52,7 @@ class SqlRuns:
 
         def work(connection: Connection) -> None:
             plan_row = {"digest": plan_digest, "content": plan, "created": self._database.now}
-            if insert_if_absent(connection, tables.plan, plan_row):
-                rows = []
-                for position, chain in enumerate(chains):
-                    points = str(chain.points)  # more than an integer column holds
-                    values = {"plan": plan_digest, "position": position, "points": points}
-                    rows.append({**to_row(tables.chain, chain), **values})
-                for batch in batches(rows):
-                    connection.execute(insert(tables.chain), batch)
+            insert_if_absent(connection, tables.plan, plan_row)
             insert_if_absent(connection, tables.run, row)
 
         self._database.write(work)
@@ -135,17 +128,6 @@ class SqlRuns:
             return tuple(_records(connection, connection.execute(query).mappings().all()))
 
         return self._database.read(work)
-
-    def chains(self, run: str) -> tuple[ChainRecord, ...]:
-        """The chains stored with a run, in the plan's order."""
-        chain = tables.chain.c
-        query = select(tables.chain).join(tables.run, _T.plan == chain.plan).where(_T.id == run)
-        rows = fetch_all(self._database, query.order_by(chain.position))
-        chains = []
-        for row in rows:
-            nodes = tuple(codec.loads(row["nodes"]))
-            chains.append(from_row(ChainRecord, tables.chain, row, nodes=nodes, points=int(row["points"])))
-        return tuple(chains)
 
 
 def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunRecord]:

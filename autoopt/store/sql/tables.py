@@ -70,17 +70,6 @@ environment = Table(
 
 plan = Table("plan", metadata, Column("digest", String(64), primary_key=True), _json("content"), _time("created"))
 
-chain = Table(
-    "chain",
-    metadata,
-    Column("plan", String(64), ForeignKey("plan.digest"), primary_key=True),
-    Column("id", String(64), primary_key=True),
-    Column("position", Integer, nullable=False),
-    _text("name"),
-    _json("nodes"),
-    _text("points"),
-)
-
 sweep = Table(
     "sweep",
     metadata,
@@ -202,6 +191,9 @@ evaluation = Table(
     Column("candidate", String(64), nullable=True, index=True),
     _text("meter"),
     Column("graph", String(64), nullable=True, index=True),
+    _json("metrics"),
+    _json("source_metrics"),
+    _json("ratios"),
     _json("details"),
     _time("seconds"),
     _text("message"),
@@ -211,18 +203,6 @@ evaluation = Table(
     _time("lease", null=True),
     _time("finished", null=True),
 )
-
-metric_value = Table(
-    "metric_value",
-    metadata,
-    Column("evaluation", String(64), ForeignKey("evaluation.key", ondelete="CASCADE"), primary_key=True),
-    Column("role", String(16), primary_key=True),
-    Column("metric", String(128), primary_key=True),
-    _time("value", null=True),
-    _time("low", null=True),
-    _time("high", null=True),
-)
-"""`role` is candidate, source or ratio. NULL stands for NaN."""
 
 release = Table(
     "release",
