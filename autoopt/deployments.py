@@ -25,9 +25,8 @@ from autoopt.orchestrate.forms import (
     with_types,
 )
 from autoopt.orchestrate.names import TAG, Place
-from autoopt.spec.notify import addresses_of
 from autoopt.spec.search import SearchFields
-from autoopt.spec.zoo import load_zoo
+from autoopt.spec.zoo import addresses_of, load_zoo
 from autoopt.zoo.zoo_models import check_zoo
 
 if TYPE_CHECKING:

@@ -2,14 +2,13 @@
 
 Read `trial.py` (what is searched, proposed and reported) and `study.py` (ask and tell) first, then `samplers/base.py`
 (how a sampler decides what to try). `factory.py` creates a study from a configuration, `chain_studies.py` one for each
-chain with a fixed share of the trials; `pareto.py` and `choice.py`
-choose among results. Importing this package loads no numeric library.
+chain with a fixed share of the trials; `pareto.py` chooses among results. Importing this package loads no numeric
+library.
 """
 
 from autoopt.search.chain_studies import ChainStudies, trial_shares
-from autoopt.search.choice import choose_best
 from autoopt.search.factory import create_chain_study, create_sampler, create_study
-from autoopt.search.pareto import Scored, non_dominated, pareto_front
+from autoopt.search.pareto import Scored, choose_best, non_dominated, pareto_front
 from autoopt.search.points import iterate, random_sample
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial, point_key

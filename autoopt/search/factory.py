@@ -15,8 +15,7 @@ from autoopt.search.order import Groups, affordable, check_order, nesting, stage
 from autoopt.search.points import total_points
 from autoopt.search.samplers.allocation import ALLOCATIONS, round_robin
 from autoopt.search.samplers.base import CreateSampler, Sampler, SamplerInputs
-from autoopt.search.samplers.grouped import GroupedSampler
-from autoopt.search.samplers.per_chain import PerChainSampler
+from autoopt.search.samplers.per_chain import GroupedSampler, PerChainSampler
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
 from autoopt.space import Point

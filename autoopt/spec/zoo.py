@@ -1,17 +1,19 @@
-"""zoo.yaml as a value: the models of a sweep."""
+"""zoo.yaml as a value: the models of a sweep, and the addresses that it notifies."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
+from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 
-from autoopt.errors import ConfigError, joined
+from autoopt.errors import ConfigError, InputError, joined
 from autoopt.model.archive import is_archive
 from autoopt.model.fetch import innermost, is_url
 from autoopt.model.files import split_source
@@ -19,11 +21,50 @@ from autoopt.model.mlflow import is_packaged
 from autoopt.settings import without_password
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written
-from autoopt.spec.notify import check_addresses
 from autoopt.spec.objectives import ConstraintSpec, Objectives
 from autoopt.spec.search import SearchFields
 from autoopt.spec.source import FieldError, Place, Source
 from autoopt.spec.strict_model import MAX_NAME, Name, StrictModel
+
+VARIABLE: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+FORMS: Final = "write $VARIABLE, https://... or mailto://..."
+
+
+def check_addresses(texts: Sequence[str]) -> None:
+    """Check that texts are addresses or names of environment variables. An error does not show the text.
+
+    Raises:
+        FieldError: one is neither.
+    """
+    for index, text in enumerate(texts):
+        if not VARIABLE.fullmatch(text) and not _is_address(text):
+            raise FieldError("is no address", place=(index,) if len(texts) > 1 else (), remedy=FORMS)
+
+
+def addresses_of(texts: Sequence[str]) -> list[SecretStr]:
+    """Read addresses, which are secrets: anyone who knows one can send messages. Those in variables are looked up.
+
+    Raises:
+        InputError: a variable is not set, or holds no address.
+    """
+    addresses = []
+    for text in texts:
+        match = VARIABLE.fullmatch(text)
+        name = match and (match[1] or match[2])
+        address = os.environ.get(name, "") if name else text
+        if not _is_address(address):
+            reason = f"${name} is not set" if name and not address else f"{text} is no address"
+            raise InputError(reason, where="notify", remedy=FORMS)
+        addresses.append(SecretStr(address))
+    return addresses
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return "://" in text and bool(parts.scheme) and bool(parts.hostname)
 
 
 class ZooModel(StrictModel):

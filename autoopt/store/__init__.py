@@ -5,7 +5,6 @@ the rows, `files` the artifacts, `maintenance` collects garbage, verifies and ba
 no SQL library.
 """
 
-from autoopt.store.opening import open_store, store_exists
 from autoopt.store.records import (
     ArtifactRecord,
     Claim,
@@ -17,7 +16,7 @@ from autoopt.store.records import (
     RunRecord,
     SweepRecord,
 )
-from autoopt.store.store import Store
+from autoopt.store.store import Store, open_store, store_exists
 
 __all__ = [
     "ArtifactRecord",

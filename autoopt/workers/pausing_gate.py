@@ -1,4 +1,7 @@
-"""The gate of a run that pauses its own work while it measures, instead of waiting for it to end."""
+"""The gate of a run that pauses its own work while it measures, instead of waiting for it to end.
+
+A paused call stops together with its time limit.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,53 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from autoopt.workers.gate import FOREVER, Gate, Passage
 from autoopt.workers.lock_files import LOCK_FLAGS, lock_holders, newest_generation
-from autoopt.workers.pausing import pause_call_of, resume_call_of
+from autoopt.workers.process import WorkerProcess
+
+_guard = threading.Lock()
+_calls: dict[int, _Call] = {}
+"""The calls under way, by thread."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    worker: WorkerProcess
+    may_pause: Callable[[], bool]
+
+
+@contextmanager
+def pausable(worker: WorkerProcess, may_pause: Callable[[], bool]) -> Iterator[None]:
+    """Let other threads pause the call of this thread, within the context and whenever `may_pause()`."""
+    thread = threading.get_ident()
+    with _guard:
+        _calls[thread] = _Call(worker, may_pause)
+    try:
+        yield
+    finally:
+        with _guard:
+            del _calls[thread]
+            # It may have replied just before it was paused.
+            worker.resume()
+
+
+def pause_call_of(thread: int) -> bool:
+    """Pause the call of a thread; false if it is in none, or in one that cannot be paused now."""
+    with _guard:
+        call = _calls.get(thread)
+        return call is not None and call.may_pause() and call.worker.pause()
+
+
+def resume_call_of(thread: int) -> None:
+    """Resume the call of a thread, if it is still under way."""
+    with _guard:
+        if thread in _calls:
+            _calls[thread].worker.resume()
+
 
 TRIES: Final = 10
 """Tries to pause a thread that is inside, but not in a worker's call: it is about to begin one, or to leave."""

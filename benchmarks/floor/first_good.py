@@ -8,7 +8,7 @@ from pathlib import Path
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.results import Trial
 from autoopt.store import Store
-from autoopt.store.opening import open_store
+from autoopt.store.store import open_store
 
 TOLERANCE = 0.01
 """Relative difference in latency up to which a model is as good as another one."""

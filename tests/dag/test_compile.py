@@ -549,7 +549,7 @@ def test_hosts_come_from_the_node_or_the_whole_dag() -> None:
 
 
 def test_priors_on_values_of_several_passes_need_few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoopt.dag.compiler.cut_counts.MAX_SPLIT", 2)
+    monkeypatch.setattr("autoopt.dag.compiler.path_rules.MAX_SPLIT", 2)
     nodes = {name: SEARCHED[name] for name in "ab"}
     with pytest.raises(InputError, match="priors on values of 'a' need at most 2 points there; it has 3"):
         plan(passes=nodes, chains=[["a", "b"]], forbid=[{"values": {"a": {"v": 1}, "b": {"w": 1}}}])

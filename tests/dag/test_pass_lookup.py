@@ -9,8 +9,8 @@ import pytest
 from dag_worlds import World, make_info
 
 from autoopt.dag import Plan, compile_plan
-from autoopt.dag.compiler.pass_lookup import HostPasses
 from autoopt.dag.compiler.rendering import tree_text
+from autoopt.dag.compiler.requirements import HostPasses
 from autoopt.errors import ConfigError, InputError
 from autoopt.registry import PassInfo
 from autoopt.spec import load_dag

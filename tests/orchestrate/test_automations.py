@@ -32,7 +32,7 @@ NOTIFY = """
 import sys
 from uuid import UUID
 from autoopt.orchestrate.automations import notify
-from autoopt.spec.notify import addresses_of
+from autoopt.spec.zoo import addresses_of
 notify(UUID(sys.argv[1]), "night", addresses_of(sys.argv[2:]))
 """
 TAG = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.autoopt"}

@@ -10,7 +10,7 @@ from autoopt.search.factory import create_study
 from autoopt.search.history import History
 from autoopt.search.samplers.base import WAIT, Decision, Stop
 from autoopt.search.samplers.exhaustive import ExhaustiveSampler
-from autoopt.search.samplers.grouped import GroupedSampler
+from autoopt.search.samplers.per_chain import GroupedSampler
 from autoopt.spec.search import SearchConfig
 
 

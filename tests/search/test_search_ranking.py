@@ -5,7 +5,7 @@ from __future__ import annotations
 from search_cases import BOTH, LATENCY, SIX
 
 from autoopt.search import Feedback, Proposal
-from autoopt.search.samplers.ranking import best_first
+from autoopt.search.pareto import best_first
 from autoopt.search.trial import Trial
 
 

@@ -12,7 +12,7 @@ from search_cases import LATENCY, MIDDLE, SIX, drive
 from autoopt.search import Feedback, Proposal, SearchConfig, Trial, create_study
 from autoopt.search.surrogates.models import expect
 from autoopt.search.surrogates.observations import Observations
-from autoopt.search.surrogates.slack import scaled_violations
+from autoopt.search.surrogates.scalarization import scaled_violations
 
 
 def trials(violations: Sequence[float | None]) -> list[Trial]:

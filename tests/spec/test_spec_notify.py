@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from autoopt.errors import ConfigError, InputError
-from autoopt.spec.notify import addresses_of
-from autoopt.spec.zoo import load_zoo
+from autoopt.spec.zoo import addresses_of, load_zoo
 
 
 @pytest.mark.parametrize("text", ["https://example.com/x", "mailto://me:x@example.com?to=ops@example.com", "${HOOK}"])

@@ -12,8 +12,7 @@ from sqlalchemy import inspect, text
 from autoopt.errors import InputError
 from autoopt.store import open_store
 from autoopt.store.sql.database import open_database
-from autoopt.store.sql.schema import prepare
-from autoopt.store.sql.tables import SCHEMA, metadata
+from autoopt.store.sql.tables import SCHEMA, metadata, prepare
 
 
 def test_a_new_database_has_all_tables_and_their_indexes(url: str) -> None:

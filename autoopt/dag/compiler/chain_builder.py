@@ -10,9 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from autoopt.dag.compiler.chain import Chain, ChainNode, CutValue
-from autoopt.dag.compiler.pass_lookup import PassLookup
 from autoopt.dag.compiler.path_rules import PathRules, State
 from autoopt.dag.compiler.prefix_tree import Path
+from autoopt.dag.compiler.requirements import PassLookup
 from autoopt.dag.graph.priors import Cut, Prior, Values
 from autoopt.json_codec import JsonValue
 from autoopt.registry import PassInfo

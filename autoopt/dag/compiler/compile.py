@@ -10,13 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from autoopt.dag.compiler.chain_builder import ChainBuilder
-from autoopt.dag.compiler.cut_counts import CutCounter
-from autoopt.dag.compiler.pass_lookup import HostPasses, PassLookup
-from autoopt.dag.compiler.path_rules import PathRules
+from autoopt.dag.compiler.path_rules import CutCounter, PathRules
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.prefix_tree import PrefixTree
 from autoopt.dag.compiler.pruning import Facts, Reason, check_model, first_reason, prunes_idle, soft_reasons
-from autoopt.dag.compiler.requirements import Infos, Requirements
+from autoopt.dag.compiler.requirements import HostPasses, Infos, PassLookup, Requirements
 from autoopt.dag.graph.node_spaces import NamedFile, named_files, node_space
 from autoopt.dag.graph.pass_graph import build_graph
 from autoopt.dag.graph.priors import Cut, Prior, cuts_of, user_priors

@@ -7,8 +7,7 @@ from itertools import filterfalse
 from typing import Final
 
 from autoopt.dag.compiler.compile import nodes_of
-from autoopt.dag.compiler.pass_lookup import PassLookup
-from autoopt.dag.compiler.requirements import pass_infos
+from autoopt.dag.compiler.requirements import PassLookup, pass_infos
 from autoopt.errors import ConfigError, Mistakes, joined
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json

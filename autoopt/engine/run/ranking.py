@@ -15,9 +15,8 @@ from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import STEADY_STATE, Estimate, Kind, Objective
 from autoopt.problem.problem import Goal
 from autoopt.results import ModelResult, Trial, values_of
-from autoopt.search.choice import choose_best
 from autoopt.search.losses import losses_of
-from autoopt.search.pareto import Scored, pareto_front
+from autoopt.search.pareto import Scored, choose_best, pareto_front
 from autoopt.spec.search import Choose
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A sampler for each chain; an allocation divides the trials among them."""
+"""A sampler for each chain, whose trials an allocation divides, or for each group of chains, with even shares."""
 
 from __future__ import annotations
 
@@ -42,3 +42,32 @@ class PerChainSampler:
                 return WAIT
             del self._open[exhausted]  # the shares of the others change: allocate again
         return Stop("all points tried")
+
+
+class GroupedSampler:
+    """Asks the sampler of the group with the fewest trials first, so that a fast group does not starve another one."""
+
+    def __init__(self, groups: Sequence[Sequence[ChainSpace]], samplers: Sequence[Sampler]) -> None:
+        self._groups = groups
+        self._samplers = samplers
+
+    def next(self, history: History, rng: Random) -> Decision:
+        """Suggest a point of the first group that has one."""
+        seed = rng.getrandbits(64)
+        trials = [sum(len(history.trials_of(chain.id)) for chain in group) for group in self._groups]
+        waiting = False
+        stops: list[Stop] = []
+        for index in sorted(range(len(self._groups)), key=trials.__getitem__):
+            decision = self._samplers[index].next(history, Random(f"{seed}:{index}"))
+            if isinstance(decision, Suggestion):
+                return decision
+            if isinstance(decision, Stop):
+                stops.append(decision)
+            else:
+                waiting = True
+        if waiting:
+            return WAIT
+        # Groups that all stopped early say so once.
+        if all(stop.is_early for stop in stops):
+            return Stop("; ".join(dict.fromkeys(stop.reason for stop in stops)), is_early=True)
+        return Stop("; ".join(dict.fromkeys(stop.text for stop in stops)))

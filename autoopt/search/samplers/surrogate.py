@@ -13,16 +13,22 @@ from typing import TYPE_CHECKING, Final
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, losses
+from autoopt.search.pareto import best_first
 from autoopt.search.points import POOL, PointTable, sample, total_points
 from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
-from autoopt.search.samplers.ranking import best_first
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.samplers.uniform import draw_from
 from autoopt.search.surrogates.features import Features
-from autoopt.search.surrogates.scalarization import Single, improvement_below, loss_columns, may_stop, single_losses
-from autoopt.search.surrogates.slack import scaled_violations
+from autoopt.search.surrogates.scalarization import (
+    Single,
+    improvement_below,
+    loss_columns,
+    may_stop,
+    scaled_violations,
+    single_losses,
+)
 from autoopt.search.surrogates.stopping import Outlook, SearchState, reason_to_stop
 from autoopt.search.trial import UNASKED, Proposal, Trial
 from autoopt.space import Point

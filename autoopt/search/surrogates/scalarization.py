@@ -1,10 +1,11 @@
-"""One loss for each trial: that of the objective, or with several how much of the Pareto front is known."""
+"""Trials as numbers to learn: a loss, with several objectives how much of the front is known, and the constraints."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from autoopt.metrics import Objective
@@ -120,3 +121,28 @@ def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:
 def improvement_below(threshold: float, score: float, single: Single) -> bool:
     """Tell if a score (log of expected improvement, in losses) promises less than the fraction `threshold`."""
     return math.exp(min(score, 700.0)) / single.unit < threshold
+
+
+def scaled_violations(trials: Sequence[Trial]) -> list[float] | None:
+    """Scale the violation of each trial, NaN where there is none; above 0 a constraint is broken.
+
+    The scale is that of the results that keep the constraints, and logarithmic far from the limit, so that results
+    near the limit differ as much as those that break it by far.
+
+    Returns:
+        One number for each trial. None unless some results keep the constraints, some break them, and all say by how
+        much.
+    """
+    raw = list(map(_violation, trials))
+    within = [-value for value in raw if value < 0]
+    distinct = {value for value in raw if math.isfinite(value)}
+    if not within or len(distinct) < 3 or max(distinct) <= 0:
+        return None
+    unit = median(within)
+    return [math.asinh(value / unit) for value in raw]
+
+
+def _violation(trial: Trial) -> float:
+    if trial.feedback is None or trial.feedback.failed:
+        return math.nan
+    return trial.feedback.violation

@@ -32,8 +32,7 @@ from autoopt.model.split.sets import make_set
 from autoopt.model.split.stored import DIGITS
 from autoopt.model.weight_files import NotSplit, WeightFiles, held
 from autoopt.store.faults import reached
-from autoopt.store.files.filesystem import sync
-from autoopt.store.files.folders import (
+from autoopt.store.files.filesystem import (
     Fingerprint,
     copy_files,
     entry_of,
@@ -41,6 +40,7 @@ from autoopt.store.files.folders import (
     has_digest,
     make_durable,
     rename_folder,
+    sync,
 )
 from autoopt.store.records import ArtifactRecord
 

@@ -16,12 +16,11 @@ from sqlalchemy import Connection, func, insert, select, text
 from autoopt.errors import InputError, SystemFailure, refuse_url
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.files.filesystem import sync
-from autoopt.store.opening import DATABASE_FILE, open_store
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import BATCH
-from autoopt.store.sql.schema import check_tables, missing_tables, prepare
-from autoopt.store.store import Store
+from autoopt.store.sql.tables import check_tables, missing_tables, prepare
+from autoopt.store.store import DATABASE_FILE, Store, open_store
 from autoopt.working_folder import STORE_WORK, check_own, working_folder
 
 _NUMBERED = (tables.sweep, tables.run, tables.release_step, tables.worker_death)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from autoopt.errors import AutooptError, one_line
 from autoopt.store.records import ArtifactRecord, Restorer
-from autoopt.store.sql.schema import check_tables
+from autoopt.store.sql.tables import check_tables
 from autoopt.store.store import Store
 
 
