@@ -7,13 +7,13 @@ gets, and `create_chain_study` (factory.py) makes it. `ChainStudies` asks all of
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from autoopt.search.history import identities_of
 from autoopt.search.points import total_points
+from autoopt.search.samplers.allocation import turn
 from autoopt.search.study import GOALS_MET, Study, limit_reached
 from autoopt.search.trial import ChainSpace, Feedback, Proposal, Trial
 from autoopt.spec.search import AllocationName, SearchConfig
@@ -39,7 +39,7 @@ def trial_shares(config: SearchConfig, chains: Sequence[ChainSpace]) -> dict[str
     if config.trials is None:
         return {chain.id: chain.space.count for chain in chains}
     shares = {chain.id: 0 for chain in chains}
-    turns = [(_turn(chain, 1), place) for place, chain in enumerate(chains) if chain.space.count]
+    turns = [(turn(chain, 1), place) for place, chain in enumerate(chains) if chain.space.count]
     heapq.heapify(turns)
     for _ in range(config.trials):
         if not turns:
@@ -48,13 +48,8 @@ def trial_shares(config: SearchConfig, chains: Sequence[ChainSpace]) -> dict[str
         chain = chains[place]
         shares[chain.id] += 1
         if config.with_replacement or shares[chain.id] < chain.space.count:
-            heapq.heappush(turns, (_turn(chain, shares[chain.id] + 1), place))
+            heapq.heappush(turns, (turn(chain, shares[chain.id] + 1), place))
     return shares
-
-
-def _turn(chain: ChainSpace, trial: int) -> float:
-    """When a chain gets its n-th trial, in units of the trials of a chain of weight 1."""
-    return trial / chain.weight if chain.weight > 0 else math.inf
 
 
 class ChainStudies:
@@ -84,16 +79,14 @@ class ChainStudies:
         return proposals
 
     def _next(self) -> Proposal | None:
-        for chain in self._in_turn():
+        chains = self._chains
+        if self.config.allocation != "sequential":
+            chains = sorted(chains, key=lambda chain: turn(chain, len(self.studies[chain.id].history.trials) + 1))
+        for chain in chains:
             for proposal in self.studies[chain.id].ask():
                 self._numbers.append((chain.id, proposal.number))
                 return replace(proposal, number=len(self._numbers) - 1)
         return None
-
-    def _in_turn(self) -> list[ChainSpace]:
-        if self.config.allocation == "sequential":
-            return self._chains
-        return sorted(self._chains, key=lambda chain: _turn(chain, len(self.studies[chain.id].history.trials) + 1))
 
     def tell(self, number: int, feedback: Feedback) -> None:
         """Record the result of trial `number`.

@@ -66,13 +66,9 @@ def is_consequence(problem: FieldError) -> bool:
 
 def input_error(error: ValidationError, *where: str) -> InputError:
     """Pick the mistake to report for values that come from no file; `where` names what they belong to."""
-    first = min(problems_of(error), key=_rank)
+    rank = {_UNKNOWN: 0, _MISSING: 2}  # the lowest explains the others
+    first = min(problems_of(error), key=lambda problem: rank.get(problem.reason, 1))
     return InputError(first.reason, where=dotted((*where, *first.place)), remedy=first.remedy)
-
-
-def _rank(problem: FieldError) -> int:
-    """The order of problems: the lowest explains the others."""
-    return {_UNKNOWN: 0, _MISSING: 2}.get(problem.reason, 1)
 
 
 def _problem(details: ErrorDetails) -> FieldError:
@@ -98,7 +94,10 @@ def _problem(details: ErrorDetails) -> FieldError:
 
 
 def _place(details: ErrorDetails) -> Place:
-    return tuple(part for part in details["loc"] if isinstance(part, int) or not _is_union_tag(part))
+    """Drop the parts of pydantic's location that name a member of a union instead of a field."""
+    return tuple(
+        part for part in details["loc"] if isinstance(part, int) or not ("[" in part or part in ("str", "none"))
+    )
 
 
 def _show(value: object) -> str:
@@ -106,8 +105,3 @@ def _show(value: object) -> str:
     if len(text) <= _SHOWN_CHARS:
         return text
     return f"{text[: _SHOWN_CHARS - 3]}..."
-
-
-def _is_union_tag(part: str) -> bool:
-    """True for a part of pydantic's location that names a member of a union instead of a field."""
-    return "[" in part or part in ("str", "none")

@@ -46,7 +46,7 @@ class ForkServer:
         with requests:
             self._process = subprocess.Popen(
                 [python, "-P", str(_CHILD)],
-                stdin=requests,
+                stdin=requests.fileno(),
                 stdout=self._output,
                 stderr=self._output,
                 env=dict(env),

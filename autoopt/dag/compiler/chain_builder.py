@@ -76,7 +76,9 @@ class ChainBuilder:
         beginnings = [_Beginning(self.rules.start())]
         before: Path = ()
         for path in paths:
-            shared = _shared_length(before, path)
+            shared = 0
+            while shared < min(len(before), len(path)) and before[shared] == path[shared]:
+                shared += 1
             del beginnings[shared + 1 :]
             for key in path[shared:]:
                 beginnings.append(self._extended(beginnings[-1], key))
@@ -234,16 +236,6 @@ class ChainBuilder:
             if part:
                 point[node] = part
         return point if space.allows(point) else None
-
-
-def _shared_length(path: Path, other: Path) -> int:
-    """The number of keys that both paths begin with."""
-    length = 0
-    for key, other_key in zip(path, other, strict=False):
-        if key != other_key:
-            break
-        length += 1
-    return length
 
 
 def _cut_value(cut: Cut, chain_id: str) -> CutValue:

@@ -130,18 +130,14 @@ def with_inner_passes(info: PassInfo, space: NodeSpace, infos: Infos) -> PassInf
     )
 
 
-def _limits_a_run(spec: DagSpec) -> bool:
-    """True if a constraint depends on how the model is executed."""
-    metrics = [known_metric(constraint.metric) for constraint in spec.constraints or ()]
-    return any(metric is None or metric.kind in ("latency", "memory") for metric in metrics)
-
-
 def _remove_idle_searches(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: dict[str, NodeSpace]) -> list[str]:
     """Fix session options that need no search, because the size of the model is the only objective.
 
     Returns a warning for each node.
     """
-    if _limits_a_run(spec) or {objective.metric for objective in spec.objectives} != {"size"}:
+    limited = [known_metric(constraint.metric) for constraint in spec.constraints or ()]
+    limits_a_run = any(metric is None or metric.kind in ("latency", "memory") for metric in limited)
+    if limits_a_run or {objective.metric for objective in spec.objectives} != {"size"}:
         return []
     warnings: list[str] = []
     for node, info in passes.items():

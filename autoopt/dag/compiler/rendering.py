@@ -75,7 +75,10 @@ class _Branches:
     """The chains of a plan as lines of a tree. Chains that share a beginning are neighbours."""
 
     def __init__(self, plan: Plan) -> None:
-        self._labels = {node: _label(plan, node) for node in plan.spaces}
+        self._labels: dict[str, str] = {}
+        for node, space in plan.spaces.items():
+            times = () if space.count == 1 else (f"x{space.count}",)
+            self._labels[node] = _named(node, plan.pass_info(node).name, *times, *_place(plan.spec.host_of(node)))
         self._texts: list[str] = []
         self._depths: list[int] = []
         self._path: list[tuple[str, int]] = []
@@ -107,12 +110,6 @@ class _Branches:
             lines.append(f"{indent}{'├─' if has_later[depth] else '└─'} {text}")
             has_later[depth] = True
         return lines[::-1]
-
-
-def _label(plan: Plan, node: str) -> str:
-    count = plan.spaces[node].count
-    times = () if count == 1 else (f"x{count}",)
-    return _named(node, plan.pass_info(node).name, *times, *_place(plan.spec.host_of(node)))
 
 
 def _place(host: HostSpec) -> tuple[str, ...]:

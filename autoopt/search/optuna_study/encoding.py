@@ -49,7 +49,15 @@ def suggest_point(trial: optuna.Trial, chain: ChainSpace) -> Point | None:
 
 def params_of(chain: ChainSpace, point: Point) -> Params:
     """Encode a point as the parameters of a trial, without the chain."""
-    return {name: _encode(value, values) for name, (value, values) in _named_values(chain, point).items()}
+    params: Params = {}
+
+    def select(node: str, name: str, values: tuple[Value, ...]) -> Value:
+        value = point[node][name.split("@")[0]]
+        params[_full_name(node, name, values)] = _encode(value, values)
+        return value
+
+    _walk(chain, select)
+    return params
 
 
 def _walk(chain: ChainSpace, select: Select) -> Point | None:
@@ -64,19 +72,6 @@ def _walk(chain: ChainSpace, select: Select) -> Point | None:
     if not chain.space.allows(point):
         return None
     return point
-
-
-def _named_values(chain: ChainSpace, point: Point) -> dict[str, tuple[Value, tuple[Value, ...]]]:
-    """Map the name of each parameter at `point` to its value, and all values that it could have."""
-    named: dict[str, tuple[Value, tuple[Value, ...]]] = {}
-
-    def select(node: str, name: str, values: tuple[Value, ...]) -> Value:
-        value = point[node][name.split("@")[0]]
-        named[_full_name(node, name, values)] = (value, values)
-        return value
-
-    _walk(chain, select)
-    return named
 
 
 def _full_name(node: str, name: str, values: tuple[Value, ...]) -> str:

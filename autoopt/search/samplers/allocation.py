@@ -37,13 +37,13 @@ def sequential(history: History, open_chains: Sequence[ChainSpace], budget: int)
 
 def round_robin(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
     """The chain with the fewest trials first; a chain of weight 2 gets twice as many."""
+    in_turn = sorted(open_chains, key=lambda chain: turn(chain, len(history.trials_of(chain.id)) + 1))
+    return [chain.id for chain in in_turn]
 
-    def turn(chain: ChainSpace) -> float:
-        if chain.weight <= 0:
-            return math.inf
-        return (len(history.trials_of(chain.id)) + 1) / chain.weight
 
-    return [chain.id for chain in sorted(open_chains, key=turn)]
+def turn(chain: ChainSpace, trial: int) -> float:
+    """Tell when a chain gets its n-th trial, in units of the trials of a chain of weight 1."""
+    return trial / chain.weight if chain.weight > 0 else math.inf
 
 
 def successive_halving(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:

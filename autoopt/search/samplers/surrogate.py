@@ -90,7 +90,10 @@ class SurrogateSampler:
         if asked >= self._total:
             return exhausted(self._total)
         second = after_failures(self._initial, history, self._seed)
-        points = self._prior if self._prior and _has_front(history) else self._initial
+        points = self._initial
+        if self._prior and len(history.objectives) > 1:
+            complete = sum(losses(trial.feedback, history.objectives) is not None for trial in history.trials)
+            points = self._prior if complete >= MIN_POINTS else points
         initial = first_untried(itertools.chain(points, second), history)
         if initial is None:
             initial = with_first_settings(self._chains, history)
@@ -166,13 +169,6 @@ class _Pool:
     rows: Array
     trials: list[Trial]
     known_rows: Array
-
-
-def _has_front(history: History) -> bool:
-    """Tell if the search has several objectives and enough points with all of them to expect an improvement."""
-    if len(history.objectives) == 1:
-        return False
-    return sum(losses(trial.feedback, history.objectives) is not None for trial in history.trials) >= MIN_POINTS
 
 
 def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossView | FrontView:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, Table, and_, select, update
+from sqlalchemy import Connection, RowMapping, Table, and_, select, update
 
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
@@ -136,18 +135,14 @@ def read_pass_runs(connection: Connection, keys: Iterable[str]) -> dict[str, Pas
 
 def _finished_rows(connection: Connection, table: Table, keys: Iterable[str]) -> dict[str, RowMapping]:
     """The finished rows with these keys, with the content of their environment."""
-    rows: dict[str, RowMapping] = {}
-    for batch in batches(keys):
-        for row in connection.execute(_finished(table).where(table.c.key.in_(batch))).mappings():
-            rows[row["key"]] = row
-    return rows
-
-
-def _finished(table: Table) -> Select[Any]:
     environment = tables.environment
     joined = table.outerjoin(environment, environment.c.digest == table.c.environment)
     query = select(table, environment.c.content.label("environment_content")).select_from(joined)
-    return query.where(table.c.outcome.is_not(None))
+    rows: dict[str, RowMapping] = {}
+    for batch in batches(keys):
+        finished = query.where(table.c.outcome.is_not(None), table.c.key.in_(batch))
+        rows.update({row["key"]: row for row in connection.execute(finished).mappings()})
+    return rows
 
 
 def _pass_run_record(row: RowMapping) -> PassRunRecord:
