@@ -159,14 +159,20 @@ def _correct_graph(value: dict[str, Json], place: Place) -> bool:
     passes = value.get("passes")
     if not isinstance(passes, dict | list) or not passes:
         return False
-    stage = section[item]
-    if place[0] != "stages":
-        section[item] = [next(iter(passes))]
-    elif len(place) > 2 and isinstance(stage, list):
-        stage[int(place[2])] = None
+    if place[0] == "stages":
+        _correct_stage(section, item, place[2:])
     else:
-        section[item] = None
+        section[item] = [next(iter(passes))]
     return True
+
+
+def _correct_stage(stages: list[Json], index: int, place: Place) -> None:
+    """Empty the stage, or the one of its passes that `place` tells."""
+    stage = stages[index]
+    if place and isinstance(stage, list):
+        stage[int(place[0])] = None
+    else:
+        stages[index] = None
 
 
 def _remove_at(holder: Json, place: Place) -> bool:

@@ -200,36 +200,39 @@ class WorkerPool:
 
     def _acquire(self, request: CallRequest, *, fresh: bool) -> WorkerProcess:
         scripts = frozenset(_scripts_in(request.payload))
-        worker, surplus = None, None
         with self._free:
             while self._busy >= self.size and not self._closed:
                 self._free.wait(0.1)
             if self._closed:
                 raise Cancelled("the pool is closed")
             self._busy += 1
-            usable = [idle for idle in self._idle if not idle.calls or (not fresh and idle.scripts <= scripts)]
-            if usable:
-                # One with the scripts, that ran this function last, else the last one: it has kept what that needs.
-                def rank(idle: WorkerProcess) -> tuple[int, int]:
-                    return len(idle.scripts), idle.last_calls.get(request.call, -1)
-
-                worker = max(reversed(usable), key=rank)
-                self._idle.remove(worker)
-            elif len(self._idle) > self.size:
-                surplus = self._idle.pop(0)
+            worker = self._take_idle(request.call, scripts, fresh=fresh)
+            surplus = self._idle.pop(0) if worker is None and len(self._idle) > self.size else None
         try:
             if surplus is not None:
                 surplus.kill()
-            if worker is not None and not _is_fit(worker, request.memory):
-                worker.kill()
-                worker = None
             if worker is None:
+                return self._start(scripts)
+            if not _is_fit(worker, request.memory):
+                worker.kill()
                 return self._start(scripts)
             worker.scripts |= scripts
             return worker
         except BaseException:
             self._release()
             raise
+
+    def _take_idle(self, function: str, scripts: frozenset[str], *, fresh: bool) -> WorkerProcess | None:
+        """An idle worker for a call: one with the scripts, that ran the function last, as it has kept what that needs.
+
+        Of several such, it is the last one.
+        """
+        usable = [idle for idle in self._idle if not idle.calls or (not fresh and idle.scripts <= scripts)]
+        if not usable:
+            return None
+        worker = max(reversed(usable), key=lambda idle: (len(idle.scripts), idle.last_calls.get(function, -1)))
+        self._idle.remove(worker)
+        return worker
 
     def _give_back(self, worker: WorkerProcess) -> None:
         alive = worker.alive

@@ -107,17 +107,7 @@ def with_inner_passes(info: PassInfo, space: NodeSpace, infos: Infos) -> PassInf
     """
     if info.family != COMPOSED:
         return info
-    values: tuple[Value, ...] = (space.fixed.get(INNER),)
-    if INNER in space.search:
-        values = space.search[INNER].all_values()
-    inner: dict[str, PassInfo] = {}
-    names = [str(name) for value in values if isinstance(value, list | tuple) for name in value]
-    while names:
-        name = names.pop()
-        if name not in inner:
-            with suppress(InputError):
-                inner[name] = infos(name)
-                names += inner[name].requires
+    inner = _inner_passes(space, infos)
     passes = [info, *inner.values()]
     implementations = [f"{name} {one.version} {one.source_digest}".strip() for name, one in sorted(inner.items())]
     return replace(
@@ -130,14 +120,34 @@ def with_inner_passes(info: PassInfo, space: NodeSpace, infos: Infos) -> PassInf
     )
 
 
+def _limits_a_run(spec: DagSpec) -> bool:
+    """True if a constraint depends on how the model is executed."""
+    metrics = [known_metric(constraint.metric) for constraint in spec.constraints or ()]
+    return any(metric is None or metric.kind in ("latency", "memory") for metric in metrics)
+
+
+def _inner_passes(space: NodeSpace, infos: Infos) -> dict[str, PassInfo]:
+    """The passes that the parameters name, and those that they require, by name."""
+    values: tuple[Value, ...] = (space.fixed.get(INNER),)
+    if INNER in space.search:
+        values = space.search[INNER].all_values()
+    names = [str(name) for value in values if isinstance(value, list | tuple) for name in value]
+    inner: dict[str, PassInfo] = {}
+    while names:
+        name = names.pop()
+        if name not in inner:
+            with suppress(InputError):
+                inner[name] = infos(name)
+                names += inner[name].requires
+    return inner
+
+
 def _remove_idle_searches(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: dict[str, NodeSpace]) -> list[str]:
     """Fix session options that need no search, because the size of the model is the only objective.
 
     Returns a warning for each node.
     """
-    limited = [known_metric(constraint.metric) for constraint in spec.constraints or ()]
-    limits_a_run = any(metric is None or metric.kind in ("latency", "memory") for metric in limited)
-    if limits_a_run or {objective.metric for objective in spec.objectives} != {"size"}:
+    if _limits_a_run(spec) or {objective.metric for objective in spec.objectives} != {"size"}:
         return []
     warnings: list[str] = []
     for node, info in passes.items():
