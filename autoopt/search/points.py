@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from autoopt.search.history import History
-from autoopt.search.transitions import steps_of
+from autoopt.search.history import History, steps_of
 from autoopt.search.trial import ChainSpace, Feedback, point_key
 from autoopt.space import Point
 from autoopt.space.node_space import NodePoint, NodeSpace

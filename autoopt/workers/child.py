@@ -235,11 +235,8 @@ def _serve_calls() -> None:
         for line in lines:
             request = from_json(CallRequest, json.loads(line))
             if request.log_level != log_level:
-                # Imported here: most workers never log.
-                from autoopt.workers.log_relay import send_records
-
                 log_level = request.log_level
-                send_records(log_level, pipe.send)
+                protocol.send_records(log_level, pipe.send)
             answer = _answer(request)
             if os.getpid() != worker:  # the function has forked: only the worker itself answers
                 os._exit(0)

@@ -34,10 +34,9 @@ from autoopt.workers import limits
 from autoopt.workers.environ import child_environment
 from autoopt.workers.fork_server import end_servers, preload
 from autoopt.workers.gate import FOREVER, Gate, report_waiting
-from autoopt.workers.log_relay import requested_level
 from autoopt.workers.pausing_gate import pausable
 from autoopt.workers.process import CallResult, Cancelled, KilledAtStart, WorkerProcess
-from autoopt.workers.protocol import CallRequest
+from autoopt.workers.protocol import CallRequest, requested_level
 from autoopt.working_folder import remove_temporary_folder
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()

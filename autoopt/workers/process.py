@@ -25,8 +25,7 @@ from autoopt.memory import resident
 from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.fork_server import start_worker
-from autoopt.workers.log_relay import show_record
-from autoopt.workers.protocol import CallRequest, Reply
+from autoopt.workers.protocol import CallRequest, Reply, show_record
 from autoopt.working_folder import temporary_folder
 
 TICK_SECONDS = 0.1

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autoopt.errors import AutooptError, ErrorRecord, one_line
-from autoopt.json_codec import to_json
+from autoopt.json_codec import from_json, to_json
 from autoopt.outcome import Outcome
 
 MAX_MESSAGE_CHARS = 2000
@@ -133,3 +134,46 @@ def judge(error: BaseException) -> tuple[Outcome, str]:
             return Outcome.OUT_OF_MEMORY, message
         cause = cause.__cause__ or cause.__context__
     return Outcome.FAILED, message
+
+
+ROOT = "autoopt"
+"""Logger above all loggers of this project."""
+
+
+def requested_level() -> int:
+    """The level from which workers have to send records; 0 if nobody in this process listens."""
+    logger = logging.getLogger(ROOT)
+    if logger.isEnabledFor(logging.INFO):
+        return logger.getEffectiveLevel()
+    return 0
+
+
+def send_records(level: int, send: Callable[[bytes], None]) -> None:
+    """In a worker: pass the records of `autoopt` loggers from `level` on to `send`, encoded; 0 for none."""
+    logger = logging.getLogger(ROOT)
+    logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _Sender)]
+    logger.setLevel(level or logging.WARNING)
+    logger.propagate = False
+    if level:
+        logger.addHandler(_Sender(send))
+
+
+class _Sender(logging.Handler):
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = shorten(record.getMessage())
+        line = LogLine(record.name, record.levelno, message, record.created, record.process or 0)
+        self._send(encode({"log": to_json(line)}))
+
+
+def show_record(message: object) -> None:
+    """In the process of the pool: log a worker's `LogLine`."""
+    line = from_json(LogLine, message)
+    logger = logging.getLogger(line.name)
+    if logger.isEnabledFor(line.level):
+        fields = {"levelno": line.level, "levelname": logging.getLevelName(line.level), "msg": line.message}
+        fields |= {"name": line.name, "created": line.created, "process": line.process}
+        logger.handle(logging.makeLogRecord(fields))

@@ -36,7 +36,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.problem.environment import cpu
 from autoopt.problem.run_request import RunRequest
 from autoopt.search import ChainSpace
-from autoopt.search.transitions import FAILED
+from autoopt.search.history import FAILED
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from benchmarks.search.costs import CpuClock, Look, Measuring
 from benchmarks.search.table import FACTS, SOURCE, Row, Table

@@ -17,7 +17,7 @@ from autoopt.metrics import Objective
 from autoopt.model.inspection import Inspection
 from autoopt.registry import registry
 from autoopt.search import ChainSpace, Feedback
-from autoopt.search.transitions import Steps, steps_of
+from autoopt.search.history import Steps, steps_of
 from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
 from benchmarks.search.costs import Measuring
 

@@ -7,10 +7,9 @@ from random import Random
 from search_cases import LATENCY, SIX, best_value, found, measure
 
 from autoopt.search import Feedback, Proposal, SearchConfig
-from autoopt.search.history import History
+from autoopt.search.history import FAILED, History
 from autoopt.search.samplers.base import SamplerInputs, Stop, Suggestion
 from autoopt.search.samplers.surrogate import SurrogateSampler
-from autoopt.search.transitions import FAILED
 
 
 def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Proposal], str]:

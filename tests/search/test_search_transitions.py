@@ -8,8 +8,7 @@ import pytest
 from search_cases import LATENCY, NODES, SIX, drive, text
 
 from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, Study, create_study, iterate
-from autoopt.search.history import History, Known
-from autoopt.search.transitions import FAILED, Transitions, steps_of
+from autoopt.search.history import FAILED, History, Known, Transitions, steps_of
 from autoopt.space import Categorical, NodeSpace, SearchSpace
 
 NOTHING = frozenset(("pass1", "pass3"))

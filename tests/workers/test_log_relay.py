@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from autoopt.workers import WorkerPool
-from autoopt.workers.log_relay import requested_level, send_records, show_record
+from autoopt.workers.protocol import requested_level, send_records, show_record
 
 
 @pytest.fixture

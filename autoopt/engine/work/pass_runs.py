@@ -25,7 +25,7 @@ from autoopt.passes.request import PassRequest, PassStep, StepReply
 from autoopt.problem.content_keys import Implementation, PassRunInput, pass_run_key
 from autoopt.problem.environment import environment
 from autoopt.registry import PassInfo
-from autoopt.search.transitions import FAILED
+from autoopt.search.history import FAILED
 from autoopt.store import PassRunRecord
 from autoopt.store.records import IMPLEMENTATION, MEMORY, TRANSIENT
 from autoopt.target import Accelerator

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Final
 
-from autoopt.search.history import History
-from autoopt.search.transitions import steps_of
+from autoopt.search.history import History, steps_of
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
