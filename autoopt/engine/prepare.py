@@ -35,6 +35,9 @@ FAMILIES = {"quantize": "onnxruntime.quantization"}
 def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
     """Read the request, resolve its inputs and open its run.
 
+    Everything that can be refused is refused before a worker is started for the search, and what the store can answer
+    starts none.
+
     With `try_scripts`, run each pass of the user's script once and warn if it fails. A process that only asks others to
     execute the trials does not.
 

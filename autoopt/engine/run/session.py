@@ -164,6 +164,9 @@ class Session:
     def search(self, executor: Executor) -> RunResult:
         """Search, measure the best candidates until one is certain, and record the result.
 
+        The search ends early enough for the decision. What that leaves of the time goes back to the search, and the
+        enlarged field is decided again, until there is neither time nor anything to try.
+
         The trials of the run that this one continues are taken over instead of being searched again.
         """
         if self.continues is not None:

@@ -28,6 +28,9 @@ FORMAL: Final = ("name_fix", "ir_upgrade")
 def execute_trial(ctx: RunContext, trial: Trial, before_measuring: Callable[[], object] = lambda: None) -> Trial:
     """Execute a trial and store its end, which is returned.
 
+    Models on the way are measured even if a later pass failed. The end is stored last and once, so that a trial that is
+    killed leaves its pass runs and measurements, but no end.
+
     `before_measuring` is called once the candidate is there, and may wait.
     """
     began, chain = ctx.attempt.clock(), ctx.chains[trial.chain_id]

@@ -36,7 +36,11 @@ TWIN: Final = "twin"
 
 
 def measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[EvaluationRecord, bool]:
-    """The stored figures of a candidate, and False if they were copied from an equal graph instead of measured."""
+    """The stored figures of a candidate, and False if they were copied from an equal graph instead of measured.
+
+    The graphs that the runtime executes are compared first, which takes less than measuring. Candidates with an equal
+    graph wait for one another, so that only the first is measured.
+    """
     finish = ctx.store.results.finish_evaluation
     request = request_to_meter(ctx, meter_run)
     graphs = ExecutedGraphs()

@@ -128,7 +128,11 @@ def stored_pass_run(ctx: RunContext, node: ChainNode, configs: Configs, candidat
 def _look_up_or_execute(
     ctx: RunContext, remaining: Sequence[ConfiguredNode], progress: ChainProgress
 ) -> PassRunRecord | None:
-    """The stored run of the first remaining node, or None after executing it, which advances `progress`."""
+    """The stored run of the first remaining node, or None after executing it, which advances `progress`.
+
+    Another thread or process may be at the same pass run: the lock holds back those of this process, the claim those of
+    others. Who comes later finds the record.
+    """
     node = remaining[0]
     key = _key(ctx, node, progress.candidate)
     stored = ctx.store.results.pass_run(key)
