@@ -13,12 +13,11 @@ from autoopt.metrics import Constraint, Objective
 from autoopt.problem.goal import GoalOptions, GoalRequest
 from autoopt.problem.problem import Problem
 from autoopt.problem.resolve import resolve, with_machine_targets
-from autoopt.problem.run_request import RunRequest, load, part_request, spec_of
+from autoopt.problem.run_request import RunRequest, load, part_request, spec_of, target_request
 from autoopt.report.words.formatting import constraint_text, objective_text
 from autoopt.spec import DagSpec
 from autoopt.spec.file_model import Written
 from autoopt.spec.proposal_options import ProposalOptions, names_model
-from autoopt.spec.targets import TargetSpec
 
 if TYPE_CHECKING:
     from autoopt.dag.proposal.propose import Proposal
@@ -72,7 +71,7 @@ def make_plans(request: RunRequest, *, most_targets: int | None = None) -> Plans
         spec = spec.model_copy(update={"model": None})
     targets = {}
     for target in spec.all_targets[:most_targets]:
-        problem = resolve(_target_request(request, target), spec.for_target(target.name))
+        problem = resolve(target_request(request, target), spec.for_target(target.name))
         targets[f"{target.name}: {target.words}"] = _with_goal(problem)
     if len(targets) == 1 and not runtimes:
         return Plans("", targets)
@@ -83,14 +82,6 @@ def _part_problem(request: RunRequest, spec: DagSpec, path: str, *, anywhere: bo
     """A model of a set as a problem."""
     part = part_request(request, spec, path)
     return resolve(part, spec_of(part), anywhere=anywhere, set_has_data=request.data is not None)
-
-
-def _target_request(request: RunRequest, target: TargetSpec) -> RunRequest:
-    """The request for one of the targets."""
-    if request.proposal_options.takes_all_providers:
-        options = request.proposal_options.of_provider(target.execution_provider, target.python, target.name)
-        request = replace(request, proposal_options=options)
-    return replace(request, target=target.name)
 
 
 def _with_goal(problem: Problem) -> Plan:
@@ -157,7 +148,7 @@ def propose_dag(request: RunRequest) -> ProposedPlan:
     if request.proposal_options.takes_all_providers:
         spec, _ = with_machine_targets(request, spec)
         first = spec.all_targets[0]
-        problem = resolve(_target_request(request, first), spec.for_target(first.name), anywhere=True)
+        problem = resolve(target_request(request, first), spec.for_target(first.name), anywhere=True)
         return _draft(problem, goal, {"target": None, "targets": spec.targets})
     parts = request.parts
     if not parts:

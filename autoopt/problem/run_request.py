@@ -32,6 +32,7 @@ from autoopt.spec.document import Document, Json, check_text
 from autoopt.spec.proposal_options import PROPOSAL_FIELDS, ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.search import SearchFields
 from autoopt.spec.source import FieldError, Source
+from autoopt.spec.targets import TargetSpec
 from autoopt.spec.validation import input_error
 
 MANY_CORES = 4
@@ -366,6 +367,14 @@ def without_secrets(value: object, cache: Path) -> object:
         return str(cached(text, cache) or shown_source(text)) if has_secret(text) else text
 
     return map_texts(value, replaced)
+
+
+def target_request(request: RunRequest, target: TargetSpec) -> RunRequest:
+    """The request for one of the targets."""
+    if request.proposal_options.takes_all_providers:
+        options = request.proposal_options.of_provider(target.execution_provider, target.python, target.name)
+        request = replace(request, proposal_options=options)
+    return replace(request, target=target.name)
 
 
 def part_request(request: RunRequest, spec: DagSpec, path: str) -> RunRequest:

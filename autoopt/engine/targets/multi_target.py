@@ -22,7 +22,7 @@ from autoopt.problem.content_keys import run_identity
 from autoopt.problem.plans import plans_json
 from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_request import RunRequest, model_name
+from autoopt.problem.run_request import RunRequest, model_name, target_request
 from autoopt.results import Baseline, ChosenTarget, RunResult, TargetResult
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import TargetSpec
@@ -88,10 +88,7 @@ def _part_request(request: RunRequest, spec: DagSpec, target: TargetSpec) -> Run
     search = request.search
     if minutes:
         search = {**search, "minutes": minutes * SEARCH_SHARE / len(spec.all_targets)}
-    if request.proposal_options.takes_all_providers:
-        options = request.proposal_options.of_provider(target.execution_provider, target.python, target.name)
-        request = replace(request, proposal_options=options)
-    part = replace(request, target=target.name, search=search, resume=None, sweep=None)
+    part = replace(target_request(request, target), search=search, resume=None, sweep=None)
     if target.is_elsewhere(request.pool):
         name = request.name or model_name(str(request.model or spec.model_path))
         return replace(part, pool=target.work_pool, out=None, name=name)
