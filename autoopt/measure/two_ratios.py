@@ -19,9 +19,9 @@ SHARED_GAIN = 0.75
 """Share of a gain on one thread, in logarithms, to expect on several. Models of which 2 to 30 microseconds of work fall
 to each operator gain less, because operators that take less time share it out among threads less well. Of 39 ratios
 without other programs on two cores, 35 lie in the intervals that this and `DIFFERENCE` make."""
-OVERHEAD = 0.04
-"""Error of a ratio on one thread where the models have other numbers of threads: beside seven runnable threads, models
-of 0.03 ms took 4 to 6 % longer with threads that have no core than on one."""
+OVERHEAD = 0.05
+"""Logarithm of the time of a model whose threads have no core of their own, relative to that on one thread, and its
+error: models of 0.03 ms took 4 to 6 % longer beside seven runnable threads, others up to 9 % beside fourteen."""
 UNIFORM = 12**-0.5
 """Standard deviation of a uniform distribution, relative to its width."""
 COMMON = 0.95
@@ -85,6 +85,9 @@ class TwoRatios:
         if self.is_rate:
             return self.inverse().expected.inverse()
         ratio = self.on_one_thread
+        if self.has_free_cores and self.thread_factor != 1:
+            shorter = math.exp(math.copysign(OVERHEAD, -math.log(self.thread_factor)))
+            return Estimate(ratio.value * shorter, ratio.low * shorter, ratio.high * shorter)
         if self.is_serial or self.has_free_cores:
             return ratio
         if self.thread_factor == 1:

@@ -84,6 +84,13 @@ def test_a_ratio_with_free_cores_reaches_to_that_on_one_thread() -> None:
     assert sorted(half_widths)[len(MEASURED) // 2] < 0.1
 
 
+@pytest.mark.parametrize(("factor", "low", "high"), [(2.0, 0.46, 0.48), (0.5, 0.51, 0.53)])
+def test_threads_without_a_core_of_their_own_cost_time(factor: float, low: float, high: float) -> None:
+    both = TwoRatios(estimate(0.5, 0.02), estimate(0.49, 0.02), 0.0, thread_factor=factor, has_free_cores=True)
+    assert low < both.expected.value < high
+    assert both.inverse().expected.value == pytest.approx(1 / both.expected.value)
+
+
 def test_a_rate_gains_as_much_as_its_time() -> None:
     times = TwoRatios(estimate(0.5, 0.2), estimate(0.6, 0.1))
     assert times.inverse().combined().value == pytest.approx(1 / times.combined().value)
