@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
@@ -52,12 +53,8 @@ def claimed_jobs(joined: JoinedRun, chain: str) -> Iterator[Job]:
                 return
             time.sleep(POLL_SECONDS)
             continue
-        yield _job(joined, trial)
+        yield Job(trial.number, partial(joined.execute, trial))
         idle_since = time.monotonic()
-
-
-def _job(joined: JoinedRun, trial: Trial) -> Job:
-    return Job(trial.number, lambda: joined.execute(trial))
 
 
 def _chain_deployment() -> str:

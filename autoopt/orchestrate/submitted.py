@@ -278,15 +278,11 @@ class _Followed:
         if record.id not in self._searches:
             self._searches.add(record.id)
             result = RunResult.from_json(record.result)
-            self.observer.on_search_start(result.objectives, result.constraints, _trials(record.settings), float("inf"))
+            trials = int(record.settings["request"]["search"].get("trials") or 0)
+            self.observer.on_search_start(result.objectives, result.constraints, trials, float("inf"))
             self.observer.on_baseline(result.baseline.intervals)
         done = self._done.setdefault(record.id, set())
         new = [row for row in self.store.trials.all(record.id) if row.status == "done" and row.number not in done]
         for row in new:
             done.add(row.number)
             self.observer.on_trial_end(row, None)
-
-
-def _trials(settings: Mapping[str, Any]) -> int:
-    """The largest number of trials of a run; 0 if it has no limit."""
-    return int(settings["request"]["search"].get("trials") or 0)
