@@ -5,11 +5,11 @@ Planning recognizes them too, so numpy is imported late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autoopt.model.roles import DECODER_INPUTS, Kind, Role, Value, cache_outputs, input_roles
+from autoopt.model.roles import DECODER_INPUTS, Kind, Role, cache_outputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,11 +90,6 @@ def _own_input(kind: Kind, roles: Mapping[str, Role]) -> str | None:
         if known == kind and name in roles and roles[name].kind == kind:
             return name
     return None
-
-
-def decoder_with(inputs: Iterable[Value]) -> Decoder | None:
-    """Recognize a decoder with a cache that has these inputs; None for any other model."""
-    return decoder_of(input_roles(inputs))
 
 
 def decodes(inspection: Inspection) -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from autoopt.data.dataset import Array, Feed
-from autoopt.data.decoder import decoder_with, empty_cache
+from autoopt.data.decoder import decoder_of, empty_cache
 from autoopt.errors import InputError
-from autoopt.model.roles import Dimension
+from autoopt.model.roles import Dimension, Role, input_roles
 from autoopt.model.tensors import by_name
 
 if TYPE_CHECKING:
@@ -94,13 +94,6 @@ def _spec(argument: NodeArg) -> InputSpec:
     return InputSpec(argument.name, argument.type, None if argument.shape is None else tuple(argument.shape))
 
 
-def has_shape(shape: Sequence[int], declared: Sequence[Dimension]) -> bool:
-    """Tell if an array of this shape fits the declared dimensions; those that are no numbers are open."""
-    if len(shape) != len(declared):
-        return False
-    return all(not isinstance(size, int) or size == actual for size, actual in zip(declared, shape, strict=True))
-
-
 def batch_limit(inputs: Sequence[InputSpec], columns: Mapping[str, Array]) -> int | None:
     """The number of items that one inference may take; None if the model's first dimension is free.
 
@@ -123,14 +116,20 @@ def batch_limit(inputs: Sequence[InputSpec], columns: Mapping[str, Array]) -> in
     return min(limits, default=None)
 
 
-def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[str] = ()) -> Feed:
+def fit(
+    feed: Mapping[str, Array],
+    inputs: Sequence[InputSpec],
+    given: Iterable[str] = (),
+    roles: Mapping[str, Role] | None = None,
+) -> Feed:
     """Fit a feed to a model: only the inputs it has, in their element types and ranks.
 
     A single array goes to a single input, whatever its name, or to the tokens of a decoder with a cache; such a model
     gets an empty cache, a mask of ones and counted positions where the feed has none. An axis of one item is dropped if
     the model has no batch dimension, and added if the model has one more dimension.
 
-    `given` names inputs that come from elsewhere, such as recurrent state.
+    `given` names inputs that come from elsewhere, such as recurrent state. `roles` are those of the inputs, by default
+    as their names and shapes tell.
 
     Raises:
         InputError: An input has no array; the message names the arrays there are.
@@ -139,7 +138,7 @@ def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[
     needed = [spec for spec in inputs if spec.name not in elsewhere]
     if len(needed) == len(feed) == 1:
         feed = {needed[0].name: next(iter(feed.values()))}
-    feed = _with_prompt(feed, needed)
+    feed = _with_prompt(feed, needed, roles)
     fitted: Feed = {}
     for spec in needed:
         if spec.name in feed:
@@ -150,10 +149,12 @@ def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[
     return fitted
 
 
-def _with_prompt(feed: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Mapping[str, Array]:
+def _with_prompt(
+    feed: Mapping[str, Array], inputs: Sequence[InputSpec], roles: Mapping[str, Role] | None
+) -> Mapping[str, Array]:
     """Add what follows from the tokens of a decoder with a cache and is not in the feed; any other feed as it is."""
     specs = by_name(inputs)
-    decoder = None if feed.keys() >= specs.keys() else decoder_with(inputs)
+    decoder = None if feed.keys() >= specs.keys() else decoder_of(roles or input_roles(inputs))
     if decoder is None:
         return feed
     if len(feed) == 1:

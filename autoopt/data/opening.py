@@ -21,6 +21,7 @@ from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, check_columns,
 from autoopt.data.folder import folder_loader
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.roles import TOKEN_NAMES
+from autoopt.model.roles import Kind as RoleKind
 from autoopt.script import load_script
 
 PostProcessor: TypeAlias = Callable[[list[Array]], Any]
@@ -43,10 +44,11 @@ WITH_COLUMNS: Final = ("npz", *TABLES, "text", "images", "sounds", "huggingface"
 """Loaders that take `label_col` and `input_cols`."""
 
 
-def open_data(config: object, model: str | Path | None = None) -> DataSet:
+def open_data(config: object, model: str | Path | None = None, roles: Mapping[str, RoleKind] | None = None) -> DataSet:
     """The data set of a config, which is anything that `DataConfig.parse` reads.
 
-    `model` is the path of the model whose inputs synthetic data takes, if the config names none.
+    `model` is the path of the model that the data are for, unless the config names one, and `roles` are the kinds of
+    its inputs that the user gives.
 
     Raises:
         InputError: A missing file, an unknown component or parameter, or arrays that do not fit together.
@@ -55,8 +57,9 @@ def open_data(config: object, model: str | Path | None = None) -> DataSet:
     if parsed.user_script:
         load_script(parsed.user_script)
     choose = _chooser(parsed)
-    data, is_chosen = _load(parsed, model, choose)
-    data = _apply("pre_process", parsed.pre_process, data, model)
+    offered = {"model": None if model is None else str(model), "roles": roles}
+    data, is_chosen = _load(parsed, offered, choose)
+    data = _apply("pre_process", parsed.pre_process, data, offered)
     after = next_tokens(data)
     if after is not None:
         data = replace(data, labels=after)
@@ -123,18 +126,18 @@ def _with_classes(data: DataSet, classes: Sequence[str]) -> DataSet:
     return replace(data, labels=numbers.reshape(texts.shape), classes=tuple(classes))
 
 
-def _apply(kind: Kind, config: ComponentConfig | None, data: DataSet, model: str | Path | None = None) -> DataSet:
+def _apply(kind: Kind, config: ComponentConfig | None, data: DataSet, offered: Mapping[str, object]) -> DataSet:
     if config is None:
         return data
     function = component(kind, config.type)
-    return as_dataset(_call(function, _for_model(function, config, model), data), config.type)
+    return as_dataset(_call(function, _with(offered, config, function), data), config.type)
 
 
-def _for_model(function: Component, config: ComponentConfig, model: str | Path | None) -> ComponentConfig:
-    """The configuration with the path of the model, if the component takes one."""
-    if model is None or "model" not in inspect.signature(function).parameters:
-        return config
-    return replace(config, params={"model": str(model), **config.params})
+def _with(offered: Mapping[str, object], config: ComponentConfig, function: Component) -> ComponentConfig:
+    """The configuration with those of the offered parameters that have a value and that the component takes."""
+    taken = inspect.signature(function).parameters
+    added = {name: value for name, value in offered.items() if value is not None and name in taken}
+    return replace(config, params={**added, **config.params})
 
 
 def _chooser(config: DataConfig) -> Choose | None:
@@ -150,7 +153,7 @@ def _chooser(config: DataConfig) -> Choose | None:
     return lambda count: _sample(DataSet({"index": np.arange(count)}), config).columns["index"]
 
 
-def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -> tuple[DataSet, bool]:
+def _load(config: DataConfig, offered: Mapping[str, object], choose: Choose | None) -> tuple[DataSet, bool]:
     """The items, and True if `choose` has already been applied."""
     loader = config.load_dataset or _default_loader(config)
     params = dict(loader.params)
@@ -163,7 +166,7 @@ def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -
     can_choose = choose is not None and loader.type in BUILT_IN["load_dataset"] and "choose" in parameters
     if can_choose:
         params["choose"] = choose
-    items = _call(function, _for_model(function, ComponentConfig(loader.type, params), model))
+    items = _call(function, _with(offered, ComponentConfig(loader.type, params), function))
     data = as_dataset(items, config.path or loader.type)
     if config.ignore_cols and loader.type not in TABLES:
         check_columns(data.columns, config.ignore_cols, data.name)
@@ -232,7 +235,7 @@ def _call(function: Component, config: ComponentConfig, *arguments: object) -> o
 
 def _sample(data: DataSet, config: DataConfig) -> DataSet:
     """The items that `dataloader`, `sample_ratio` and `limit` leave."""
-    data = _apply("dataloader", config.dataloader, data)
+    data = _apply("dataloader", config.dataloader, data, {})
     count = max(1, round(len(data) * config.sample_ratio))
     if count < len(data):
         data = data.take(np.unique(np.linspace(0, len(data) - 1, count).round().astype(int)))

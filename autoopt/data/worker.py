@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from autoopt.data.sources.synthetic import assumed_sizes
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.io import parse
 from autoopt.model.lazy_imports import onnx
+from autoopt.model.roles import Kind
 
 TEXTS = 1000
 """Labels that are looked at for one that is text; most different texts that may be names of classes."""
@@ -27,7 +29,9 @@ SHOWN = 6
 
 
 def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
-    """Describe the data set of `{"data": config, "model"?: path}`; synthetic data needs the path of a model.
+    """Describe the data set of `{"data": config, "model"?: path, "roles"?: kinds of inputs}`.
+
+    Synthetic data needs the path of a model.
 
     Returns:
         A `DataDescription` as JSON.
@@ -37,13 +41,14 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     """
     model = payload.get("model")
     config = DataConfig.parse(payload["data"])
-    data = open_data(config, None if model is None else str(model))
+    roles = cast("Mapping[str, Kind] | None", payload.get("roles"))
+    data = open_data(config, None if model is None else str(model), roles)
     made_up = config.load_dataset is not None and config.load_dataset.type == "synthetic"
     columns = {name: _column(array) for name, array in data.columns.items()}
     columns |= {name: _uneven_column(arrays) for name, arrays in data.uneven.items()}
     description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config), reading=data.reading)
     if made_up and model is not None:
-        description = replace(description, assumed=assumed_sizes(str(model), data.uneven))
+        description = replace(description, assumed=assumed_sizes(str(model), data.uneven, roles))
     if model and not made_up and not config.state:
         recurrence = find_recurrence(str(model), data)
         if recurrence is not None:

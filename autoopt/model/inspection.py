@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autoopt import json_codec
+from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.plain_forms import with_plain_forms
-from autoopt.model.roles import Dimension, Role, input_roles, output_roles
+from autoopt.model.roles import Dimension, Kind, Role, input_roles, output_roles
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,18 @@ class Inspection:
         if any(spec.dtype == "int64" for spec in self.inputs):
             traits.add("int64 inputs")
         return frozenset(traits)
+
+    def with_roles(self, given: Mapping[str, Kind]) -> Inspection:
+        """The inspection with the kinds of inputs that the user gives.
+
+        Raises:
+            InputError: There is no such input, or no such kind.
+        """
+        for name in given:
+            if name not in self.input_names:
+                remedy = did_you_mean(name, self.input_names)
+                raise InputError(f"no input {name!r}", where="measurement.roles", remedy=remedy)
+        return replace(self, input_roles=input_roles(self.inputs, self.table_lengths, given)) if given else self
 
     def has_same_graph(self, other: Inspection) -> bool:
         """True if two models differ only in the values of their weights, as far as their inspections show."""

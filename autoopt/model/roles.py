@@ -120,7 +120,7 @@ def output_roles(outputs: Sequence[Value], inputs: Sequence[Value], roles: Mappi
     """
     found = {value.name: _named_output(value.name) for value in outputs}
     states = [value for value in inputs if roles[value.name].kind == "state"]
-    returned = [value for value in outputs[1:] if any(_fits(value.dims, state.dims) for state in states)]
+    returned = [value for value in outputs[1:] if any(may_be_same(value.dims, state.dims) for state in states)]
     if len(returned) == len(states):
         for value, state in zip(returned, states, strict=True):
             found[value.name] = Role("state", "its shape", feeds=state.name)
@@ -176,7 +176,9 @@ def _given(value: Value, kind: Kind) -> Role:
             f"no kind {kind!r} of inputs", where=f"roles: {value.name}", remedy=did_you_mean(kind, get_args(Kind))
         )
     axes: tuple[int, ...] = ()
-    if kind in ("image", "mask") and len(value.dims) == 4:
+    if kind == "cache":
+        axes = tuple(_open_axes(value, after=0)[-1:]) or (len(value.dims) - 2,)
+    elif kind in ("image", "mask") and len(value.dims) == 4:
         axes = image_axes(value.dims) or (2, 3)
     elif kind == "sound" and value.dims:
         axes = (max(range(len(value.dims)), key=lambda axis: _length(value.dims[axis], axis)),)
@@ -327,8 +329,8 @@ def _cache_axis(value: Value) -> int | None:
     return next(iter(telling or open_axes), None)
 
 
-def _fits(dims: Sequence[Dimension], others: Sequence[Dimension]) -> bool:
-    """True if two shapes may be the same."""
+def may_be_same(dims: Sequence[Dimension], others: Sequence[Dimension]) -> bool:
+    """True if two shapes may be the same; dimensions that are no numbers are open."""
     if len(dims) != len(others):
         return False
     known = [pair for pair in zip(dims, others, strict=True) if isinstance(pair[0], int) and isinstance(pair[1], int)]

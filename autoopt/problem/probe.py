@@ -17,6 +17,7 @@ from autoopt.model.fetch import localized
 from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
+from autoopt.model.roles import Kind
 from autoopt.problem.admission import admit
 from autoopt.problem.described_data import DescribedData
 from autoopt.problem.environment import versions
@@ -182,13 +183,16 @@ class Probe:
         content = [INSPECT, digest_file(model), list(map(library_version, ("autoopt", "onnx", "onnx-ir")))]
         return Inspection.from_json(self._once(content, ask))
 
-    def describe(self, data: DataSource, model: Path, artifact: str = "") -> DataDescription | None:
+    def describe(
+        self, data: DataSource, model: Path, artifact: str = "", roles: Mapping[str, Kind] | None = None
+    ) -> DataDescription | None:
         """Describe a data set; None without data.
 
         Args:
             data: The data set.
             model: The model's file; an empty path without a model.
             artifact: Its digest. With it, the description of digested data in files is looked up first.
+            roles: Kinds of its inputs that the user gives.
 
         Raises:
             InputError: The data cannot be read, or changed meanwhile.
@@ -197,22 +201,24 @@ class Probe:
             return None
 
         def ask() -> dict[str, Any]:
-            reply = self.ask(DESCRIBE_DATA, {"data": data.config, "model": str(model)}, data.place)
+            reply = self.ask(DESCRIBE_DATA, {"data": data.config, "model": str(model), "roles": roles}, data.place)
             if data.digest:
                 data.check_unchanged()
             return reply
 
         if not (artifact and data.digest and is_read_from_files(data.config)):
             return from_json(DataDescription, ask())
-        content = [DESCRIBE_DATA, VERSION, data.config, data.digest, artifact, versions()]
+        content = [DESCRIBE_DATA, VERSION, data.config, data.digest, artifact, roles, versions()]
         return from_json(DataDescription, self._once(content, ask))
 
-    def describe_sets(self, sets: DataSets, model: Path, artifact: str = "") -> DescribedData:
+    def describe_sets(
+        self, sets: DataSets, model: Path, artifact: str = "", roles: Mapping[str, Kind] | None = None
+    ) -> DescribedData:
         """Describe each data set once, as `describe` does."""
         described = []
         for data in (sets.evaluation, sets.calibration, sets.latency):
             is_judged = data is sets.evaluation
-            description = self.describe(data, model, artifact) if is_judged or data != sets.evaluation else None
+            description = self.describe(data, model, artifact, roles) if is_judged or data != sets.evaluation else None
             if description is not None:
                 # Only the labels of the evaluation data are used; those of other data may be anything.
                 described.append((data, description if is_judged else replace(description, label_text=None)))

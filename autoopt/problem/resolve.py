@@ -151,6 +151,8 @@ def _read_sources(
     if path is None:
         return _Sources(Facts(accelerator, has_calibration=has_data), script, definitions)
     model = probe.read_model(str(path))
+    roles = MeasurementSettings.parse(measurement).roles or {}
+    model = replace(model, inspection=model.inspection.with_roles(roles))
     data = _read_data(request, spec, probe, measurement, model)
     if not has_data and _makes_up(request) and not anywhere:  # a written DAG has no data of its own
         has_data = True
@@ -188,7 +190,8 @@ def _read_data(
     If the model is bare, items that follow each other get each model's own state.
     """
     sets, is_unread = _data_sets(request, spec, probe)
-    described = probe.describe_sets(sets, model.file, model.source.artifact)
+    roles = MeasurementSettings.parse(measurement).roles
+    described = probe.describe_sets(sets, model.file, model.source.artifact, roles)
     if names_model(request.dag) and not measurement.get("state"):
         described = described.with_own_state(probe.cache)
     has_script = spec.script_path is not None
@@ -234,12 +237,13 @@ def _with_made_up(
 
     The shapes are fixed here: passes drop the metadata and names that tell them.
     """
-    params: dict[str, object] = {"items": 1, **MeasurementSettings.parse(measurement).made_up}
+    settings = MeasurementSettings.parse(measurement)
+    params: dict[str, object] = {"items": 1, **settings.made_up}
     has_open_sizes = any(not isinstance(size, int) for spec in model.inspection.inputs for size in spec.dims[1:])
     # Those of a decoder follow from its prompt.
     if has_open_sizes and decoder_of(model.inspection.input_roles) is None:
         sample = data_source(_generated(params), probe.cache)
-        description = probe.describe(sample, model.file, model.source.artifact)
+        description = probe.describe(sample, model.file, model.source.artifact, settings.roles)
         assert description is not None
         params["shapes"] = {name: list(column.shape) for name, column in description.columns.items()}
         if description.assumed:

@@ -9,10 +9,11 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from autoopt.data.decoder import Decoder, align, decoder_with
+from autoopt.data.decoder import Decoder, align, decoder_of
 from autoopt.data.fit import InputSpec, fit, specs_of
 from autoopt.data.sources import synthetic
 from autoopt.errors import InputError
+from autoopt.model.roles import input_roles
 
 SHAPES = {
     "input_ids": ("batch", "seq"),
@@ -22,9 +23,9 @@ SHAPES = {
 }
 
 
-def decoder_of(shapes: Mapping[str, tuple[int | str, ...]]) -> Decoder | None:
+def decoder_with(shapes: Mapping[str, tuple[int | str, ...]]) -> Decoder | None:
     """The decoder whose inputs have these shapes."""
-    return decoder_with([InputSpec(name, "tensor(float)", shape) for name, shape in shapes.items()])
+    return decoder_of(input_roles([InputSpec(name, "tensor(float)", shape) for name, shape in shapes.items()]))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def session(path: Path) -> ort.InferenceSession:
 
 
 def test_a_decoder_is_known_by_tokens_and_cache() -> None:
-    decoder = decoder_of(SHAPES)
+    decoder = decoder_with(SHAPES)
     assert decoder.derived == ("attention_mask", "position_ids")
     assert dict(decoder.cache) == {"past_key_values.0.key": 2}
 
@@ -56,17 +57,17 @@ def test_a_decoder_is_known_by_tokens_and_cache() -> None:
     ],
 )
 def test_other_models_are_no_decoders_with_a_cache(shapes: dict[str, tuple[int | str, ...]]) -> None:
-    assert decoder_of(shapes) is None
+    assert decoder_with(shapes) is None
 
 
 def test_keys_and_values_in_one_input_have_the_sequence_on_the_axis_with_its_name() -> None:
-    decoder = decoder_of({"input_ids": ("b", "s"), "past_0": (2, "b", 4, "past_seq_len", 8)})
+    decoder = decoder_with({"input_ids": ("b", "s"), "past_0": (2, "b", 4, "past_seq_len", 8)})
     assert decoder.cache == {"past_0": 3}
     assert decoder.outputs(["logits", "present_0"]) == {"present_0": "past_0"}
 
 
 def test_outputs_without_a_counterpart_give_no_pairs() -> None:
-    decoder = decoder_of(SHAPES)
+    decoder = decoder_with(SHAPES)
     assert decoder.outputs(["present.0.key", "logits"]) == {"present.0.key": "past_key_values.0.key"}
     assert decoder.outputs(["logits"]) == {}
 
@@ -119,7 +120,7 @@ def test_generated_inputs_are_a_prompt_that_runs(
 
 
 def test_aligned_feeds_fit_and_mask_the_padding_of_all_but_the_first_sequence() -> None:
-    decoder = decoder_of(SHAPES)
+    decoder = decoder_with(SHAPES)
     assert decoder is not None
     feed = {
         "input_ids": np.ones((2, 3), np.int64),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.data.fit import InputSpec, batch_limit, fit, has_shape, specs_of
+from autoopt.data.fit import InputSpec, batch_limit, fit, specs_of
 from autoopt.errors import InputError
 
 X = np.arange(12, dtype=np.float64).reshape(3, 4)
@@ -156,16 +156,6 @@ def test_a_mask_of_the_data_stays() -> None:
 def test_a_decoder_without_tokens_is_like_any_other_model() -> None:
     with pytest.raises(InputError, match="no data for the model's input 'input_ids'; the data has: a, b"):
         fit({"a": X, "b": X}, decoder())
-
-
-@pytest.mark.parametrize(
-    ("shape", "declared", "fits"),
-    [((2, 3), ("n", 3), True), ((2, 3), (2, None), True), ((2, 3), (2,), False), ((2, 3), (3, 3), False)],
-)
-def test_a_shape_fits_where_the_numbers_agree(
-    shape: tuple[int, ...], declared: tuple[int | str | None, ...], fits: bool
-) -> None:
-    assert has_shape(shape, declared) is fits
 
 
 def test_a_state_begins_with_zeros_of_size_one_where_it_is_open() -> None:

@@ -15,7 +15,6 @@ from scipy.io import wavfile
 
 from autoopt.data.opening import open_data
 from autoopt.data.sources import sounds
-from autoopt.data.sources.sounds import WaveformInput
 from autoopt.data.worker import describe
 from autoopt.errors import InputError
 from autoopt.model import io
@@ -159,6 +158,15 @@ def test_models_that_take_no_single_waveform_are_refused(tmp_path: Path, folder:
         open_data(str(folder), model(tmp_path, *(builders.tensor(name, shape) for name, shape in inputs)))
 
 
+def test_the_user_may_say_which_input_takes_the_sounds(tmp_path: Path, folder: Path) -> None:
+    record(folder / "1.wav", np.full(300, 16384))
+    source = model(tmp_path, builders.tensor("a", ["batch", 300]), builders.tensor("b", ["batch", 300]))
+    with pytest.raises(InputError, match="2 inputs of the model look like a waveform"):
+        open_data(str(folder), source)
+    assert list(open_data(str(folder), source, {"b": "sound"}).columns) == ["b"]
+    assert "as input 'b'" in describe({"data": str(folder), "model": source, "roles": {"b": "sound"}})["reading"]
+
+
 @pytest.mark.parametrize("content", [b"", b"RIFF", b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0" + bytes(20), b"x" * 100])
 def test_a_broken_file_is_named(folder: Path, content: bytes) -> None:
     folder.mkdir()
@@ -179,36 +187,6 @@ def test_a_folder_of_neither_images_nor_sounds_says_what_is_read(folder: Path) -
     folder.mkdir()
     with pytest.raises(InputError, match=r"holds no images \(.*\) and no sounds \(\.wav\)"):
         open_data(str(folder))
-
-
-@pytest.mark.parametrize(
-    ("form", "samples", "channels", "shape"),
-    [
-        (WaveformInput("x", (1, None), 1), None, 1, (1, 8)),
-        (WaveformInput("x", (None,), 0), None, 1, (8,)),
-        (WaveformInput("x", (None, 1, 16000), 2), 16000, 1, (1, 1, 8)),
-        (WaveformInput("x", (None, None, 2), 1), None, 2, (1, 8, 2)),
-    ],
-)
-def test_a_form_tells_samples_and_channels_and_shapes_an_item(
-    form: WaveformInput, samples: int | None, channels: int, shape: tuple[int, ...]
-) -> None:
-    assert (form.samples, form.channels) == (samples, channels)
-    assert form.item(np.zeros((8, channels), np.float32)).shape == shape
-
-
-def test_a_form_of_a_fixed_length_differs_in_its_samples_only() -> None:
-    form = WaveformInput("x", (None, 2, None), 2)
-    assert form.of_length(400) == WaveformInput("x", (None, 2, 400), 2)
-    assert form.of_length(400).channels == 2
-
-
-def test_channels_before_the_samples_hold_one_channel_each() -> None:
-    sound = np.arange(6, dtype=np.float32).reshape(3, 2)
-    first = WaveformInput("x", (1, 2, None), 2).item(sound)
-    last = WaveformInput("x", (1, None, 2), 1).item(sound)
-    np.testing.assert_array_equal(first[0], sound.T)
-    np.testing.assert_array_equal(last[0], sound)
 
 
 @pytest.mark.parametrize("rate", [0, -1, 768_001])

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from autoopt.data.decoder import decoder_of
 from autoopt.data.fit import InputSpec
+from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection, ValueSpec
-from autoopt.model.roles import Kind, input_roles
+from autoopt.model.roles import Kind, input_roles, may_be_same
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,27 @@ def test_what_the_user_says_comes_first() -> None:
     specs = [InputSpec("x", "tensor(float)", ("batch", 100)), InputSpec("y", "tensor(float)", ("batch", 7, 32, 32))]
     roles = input_roles(specs, given={"x": "sound", "y": "image"})
     assert [(role.kind, role.axes) for role in roles.values()] == [("sound", (1,)), ("image", (2, 3))]
+
+
+def test_an_inspection_takes_the_roles_that_the_user_gives() -> None:
+    inputs = (ValueSpec("tokens", "int64", ("n", "seq")), ValueSpec("kept", "float32", ("n", 2, "past", 4)))
+    inspection = Inspection(inputs, (), {"": 17}, 8, {}, 0, 0)
+    assert decoder_of(inspection.input_roles) is None
+    given = inspection.with_roles({"kept": "cache"})
+    assert (given.input_roles["kept"].kind, given.input_roles["kept"].axes) == ("cache", (2,))
+    assert Inspection.from_json(given.to_json()) == given
+    with pytest.raises(InputError, match=r"measurement.roles: no input 'kepd'.*kept"):
+        inspection.with_roles({"kepd": "cache"})
+
+
+@pytest.mark.parametrize(
+    ("shape", "declared", "fits"),
+    [((2, 3), ("n", 3), True), ((2, 3), (2, None), True), ((2, 3), (2,), False), ((2, 3), (3, 3), False)],
+)
+def test_a_shape_fits_where_the_numbers_agree(
+    shape: tuple[int, ...], declared: tuple[int | str | None, ...], fits: bool
+) -> None:
+    assert may_be_same(shape, declared) is fits
 
 
 def test_outputs_are_known_by_the_inputs_that_take_them_and_by_their_names() -> None:

@@ -13,8 +13,9 @@ from autoopt.data.dataset import Array, Choose, DataSet, class_ids, text_array
 from autoopt.data.fit import InputSpec
 from autoopt.data.folder import SOUNDS
 from autoopt.data.sources.file_labels import LabelledFiles, find_files
+from autoopt.data.sources.synthetic import ModelInputs, read_inputs
 from autoopt.errors import InputError, one_line
-from autoopt.model.roles import SHORTEST_PIECE, Role, input_roles, names_with
+from autoopt.model.roles import SHORTEST_PIECE, Kind, Role, names_with
 
 HIGHEST_RATE: Final = 768_000
 """Hz. Only broken files and typing errors have higher ones, and resampling to one would fill the memory."""
@@ -67,6 +68,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     label_col: str | None = None,
     input_cols: Sequence[str] | None = None,
     model: str | None = None,
+    roles: Mapping[str, Kind] | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
     """Load the WAV files of a folder or a list: values from -1 to 1, times `scale`. `find_files` explains the labels.
@@ -80,6 +82,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
         label_col: The column with the labels, for a list.
         input_cols: The column with the names of the files, for a list.
         model: The model whose input decides on the channels and the name; without one, mono as `audio`.
+        roles: Kinds of its inputs where names and shapes tell the wrong ones.
         choose: Selects the files to read.
 
     Raises:
@@ -91,9 +94,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     data = _files(path, found)
     if choose is not None:
         data = data.take(choose(len(data)))
-    specs = _specs(model)
-    roles = input_roles(specs)
-    target = _waveform_input(specs, roles, path) if model is not None else WaveformInput()
+    inputs = ModelInputs(()) if model is None else read_inputs(model, roles)
+    target = WaveformInput() if model is None else _waveform_input(inputs.specs, inputs.roles, path)
     if samples is not None:
         target = target.of_length(samples)
     sounds, rate = _read_all(list(data.columns["file"]), sample_rate, target.channels, path)
@@ -107,10 +109,10 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
         reading = f"{found.reading}; {reading}"
     data = replace(data, columns={}, reading=reading)
     columns: dict[str, Array] = {}
-    for spec in specs:
-        if roles[spec.name].kind == "sample rate":
+    for spec in inputs.specs:
+        if inputs.roles[spec.name].kind == "sample rate":
             columns[spec.name] = np.array(rate, spec.dtype)
-        elif roles[spec.name].kind == "length":
+        elif inputs.roles[spec.name].kind == "length":
             columns[spec.name] = np.array(list(map(len, sounds)), spec.dtype)
     data = _with_items(data, target, items)
     return replace(data, columns={**data.columns, **columns})
@@ -122,14 +124,6 @@ def _files(path: str, found: LabelledFiles) -> DataSet:
         raise InputError("holds no WAV files", where=path, remedy="convert others: ffmpeg -i a.flac a.wav")
     truth = found.classes if found.texts is None else _labels(found.texts)
     return DataSet({"file": np.array(found.files, object)}, truth, name=path, classes=found.names)
-
-
-def _specs(model: str | None) -> tuple[InputSpec, ...]:
-    if model is None:
-        return ()
-    from autoopt.data.sources.synthetic import read_inputs
-
-    return read_inputs(model).specs
 
 
 def _labels(texts: Sequence[str]) -> Array:

@@ -175,13 +175,15 @@ def _prompt_shape(spec: InputSpec, shape: tuple[int, ...], decoder: Decoder, siz
     return (*shape[:axis], 0, *shape[axis + 1 :])
 
 
-def assumed_sizes(model: str, items: Mapping[str, Sequence[Array]]) -> tuple[str, ...]:
+def assumed_sizes(
+    model: str, items: Mapping[str, Sequence[Array]], roles: Mapping[str, Kind] | None = None
+) -> tuple[str, ...]:
     """Say which sizes the items of `load`, of all inputs or of some, have where the model leaves them open.
 
     Returns:
         Texts such as `images of 320x320 (imgsz in the model's metadata)`.
     """
-    inputs = read_inputs(model)
+    inputs = read_inputs(model, roles)
     decoder = decoder_of(inputs.roles)
     texts: dict[str, None] = {}
     for spec in inputs.specs:

@@ -15,7 +15,7 @@ from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
-from autoopt.model.roles import Dimension
+from autoopt.model.roles import Dimension, input_roles
 
 WHERE = "measurement.batch_size"
 
@@ -101,7 +101,7 @@ def first_feed(request: MeasureRequest, inputs: Sequence[InputSpec]) -> Feed | N
     size = request.settings.batch_size or _allowed_size(inputs, data, request.data_batch_size)
     if size > 1 and not request.settings.batch_size:
         return None
-    return fit(items(data, 0, size), inputs)
+    return fit(items(data, 0, size), inputs, roles=input_roles(inputs, given=request.settings.roles))
 
 
 def _allowed_size(inputs: Sequence[InputSpec], data: DataSet, data_size: int, *, has_state: bool = False) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from autoopt.data.dataset import DataSet
 from autoopt.data.digest import check_unchanged
 from autoopt.data.opening import open_data
-from autoopt.data.sources import synthetic
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 
@@ -28,17 +27,11 @@ def evaluation_data(request: MeasureRequest) -> DataSet:
     if key in _cache:
         return _cache[key]
     if request.data is not None:
-        data = open_data(request.data, model.path)
+        data = open_data(request.data, model.path, settings.roles)
         check_unchanged(request.data, digest_before)
     else:
-        data = synthetic.load(
-            model.path,
-            dimensions=settings.dimensions,
-            shapes=settings.shapes,
-            ranges=settings.ranges,
-            image_size=settings.image_size,
-            roles=settings.roles,
-        )
+        made_up = {"load_dataset": {"type": "synthetic", "params": settings.made_up}}
+        data = open_data(made_up, model.path)
     while len(_cache) >= CACHED_DATA_SETS:
         del _cache[next(iter(_cache))]
     _cache[key] = data

@@ -17,7 +17,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.model.random_nodes import seeded
-from autoopt.model.roles import Dimension
+from autoopt.model.roles import Role, input_roles, may_be_same
 from autoopt.model.session import NO_PREPACKING, make_session, make_untimed_session
 from autoopt.model.split.graphs import is_split
 from autoopt.model.tensors import by_name
@@ -55,6 +55,8 @@ class ModelRunner:
     session: InferenceSession
     inputs: tuple[InputSpec, ...]
     outputs: tuple[str, ...]
+    roles: Mapping[str, Role]
+    """Roles of the inputs, with those that the user gives."""
     state: Mapping[str, str] = field(default_factory=dict)
     """Recurrent state: output name -> name of the input that receives it in the next inference."""
     reset_every: int | None = None
@@ -104,7 +106,9 @@ class ModelRunner:
             place = (model.path, options, target.execution_provider, threads)
             reopen = partial(make_untimed_session, *place, script=script, graph=graph)
             session = reopen()
-        runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
+        inputs = specs_of(session)
+        outputs = tuple(output.name for output in session.get_outputs())
+        runner = ModelRunner(session, inputs, outputs, input_roles(inputs, given=settings.roles))
         if graph is not None:
             runner.reopen = reopen
         runner.state = request.states
@@ -124,7 +128,7 @@ class ModelRunner:
             if output not in output_shapes or target not in specs:
                 raise InputError(f"state {output!r} -> {target!r} is not an output and an input of the model")
             before, after = output_shapes[output], specs[target].shape
-            if not _shapes_fit(before, after):
+            if before and after and not may_be_same(before, after):
                 raise InputError(
                     f"state {output!r} -> {target!r}: the output has shape {before}, the input {list(after or ())}"
                 )
@@ -133,7 +137,7 @@ class ModelRunner:
     def feed(self, feed: Mapping[str, np.ndarray]) -> Feed:
         """Fit a feed to the model's inputs and add the recurrent state (zero at first)."""
         data_inputs = {name: value for name, value in feed.items() if name not in self._zero_state}
-        return {**fit(data_inputs, self.inputs, self._zero_state), **self._zero_state, **self._fed_back}
+        return {**fit(data_inputs, self.inputs, self._zero_state, self.roles), **self._zero_state, **self._fed_back}
 
     def run(self, feed: Mapping[str, np.ndarray]) -> Item:
         """Run one inference and remember the state for the next."""
@@ -199,16 +203,6 @@ class ModelRunner:
         except Exception:  # The model does not take two items. One at a time then shows the model's own error.
             return False
         return all(all(map(_close, *values)) for values in zip(batched, single, strict=True))
-
-
-def _shapes_fit(one: Sequence[Dimension] | None, other: Sequence[Dimension] | None) -> bool:
-    """True if two shapes can be equal, as far as they are known."""
-    if not one or not other:
-        return True
-    if len(one) != len(other):
-        return False
-    pairs = zip(one, other, strict=True)
-    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
 def _length(feed: Feed, data: DataSet) -> int:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
-from autoopt.data.decoder import Decoder, decoder_with
+from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.measure.inference.batches import batch
@@ -191,7 +191,7 @@ def _check_prompts(request: MeasureRequest) -> None:
 
 
 def _decoder(runner: ModelRunner) -> Decoder:
-    decoder = decoder_with(runner.inputs)
+    decoder = decoder_of(runner.roles)
     if decoder is None or not decoder.outputs(runner.outputs):
         raise InputError(
             f"{' and '.join(GENERATION)} need a decoder with a cache, such as the inputs input_ids and "

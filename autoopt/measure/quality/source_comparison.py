@@ -25,7 +25,7 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
-from autoopt.model.roles import Role, input_roles, names_with, output_roles
+from autoopt.model.roles import names_with, output_roles
 
 FEWEST_ITEMS = 4
 """Items of the first look, by whose time the model gets more."""
@@ -154,21 +154,20 @@ _signatures: dict[str, _Signature] = {}
 
 
 def _signature(request: MeasureRequest, source: ModelFile) -> _Signature:
-    key = digest_json([source.digest, request.states])
+    key = digest_json([source.digest, request.states, request.settings.roles])
     if key not in _signatures:
         runner = ModelRunner.open(source, request, packs_weights=False)
         shapes = tuple(output.shape for output in runner.session.get_outputs())
-        roles = input_roles(runner.inputs)
-        mask = next(iter(names_with("token mask", roles)), "")
+        mask = next(iter(names_with("token mask", runner.roles)), "")
         _signatures.clear()
-        _signatures[key] = _Signature(runner.outputs, shapes, frozenset(_states(runner, roles)), mask)
+        _signatures[key] = _Signature(runner.outputs, shapes, frozenset(_states(runner)), mask)
     return _signatures[key]
 
 
-def _states(runner: ModelRunner, roles: Mapping[str, Role]) -> set[int]:
+def _states(runner: ModelRunner) -> set[int]:
     """Find the outputs that are recurrent state: fed back, a cache, or further ones of the shape of an input."""
     outputs = output_specs(runner.session)
-    returned = output_roles(outputs, runner.inputs, roles)
+    returned = output_roles(outputs, runner.inputs, runner.roles)
     input_shapes = [spec.shape for spec in runner.inputs if spec.shape and len(spec.shape) >= 2]
     states = set()
     for index, output in enumerate(outputs):

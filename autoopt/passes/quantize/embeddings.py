@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from autoopt.data.decoder import decoder_with
+from autoopt.data.decoder import decoder_of
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.model.roles import input_roles
 from autoopt.model.tensors import by_name, names_of
 from autoopt.passes.onnx_tools.graphs import (
     ORT_DOMAIN,
@@ -50,7 +51,7 @@ def returned_values(model: ModelProto) -> list[str]:
     from autoopt.data.sources.synthetic import input_spec
 
     names = [value.name for value in model.graph.output]
-    decoder = decoder_with(map(input_spec, model.graph.input))
+    decoder = decoder_of(input_roles(map(input_spec, model.graph.input)))
     cache = decoder.outputs(names) if decoder is not None else {}
     return [name for name in names if name not in cache] or names
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
 from autoopt.model.lazy_imports import helper, np, onnx
-from autoopt.model.roles import Role, input_roles
+from autoopt.model.roles import Role, input_roles, may_be_same
 from autoopt.model.tables import origins, table_lengths
 from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import caller_inputs
@@ -219,16 +219,13 @@ def _byte_inputs(model: ModelProto) -> set[str]:
 
 def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, np.ndarray] | None:
     """Convert `feeds` to the input types of `model`; None if names or shapes do not fit its inputs."""
-    # Imported here: it imports numpy, and planning, which imports this module, does without.
-    from autoopt.data.fit import has_shape
-
     inputs = caller_inputs(model)
     if names_of(inputs) != set(feeds):
         return None
     converted = {}
     for value in inputs:
         array = feeds[value.name]
-        if not has_shape(array.shape, _dims(value)):
+        if not may_be_same(array.shape, _dims(value)):
             return None
         kind = value.type.tensor_type.elem_type
         if kind != onnx.TensorProto.STRING:
