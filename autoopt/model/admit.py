@@ -21,13 +21,13 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
 from autoopt.model.file_copies import append_part
-from autoopt.model.files import MODEL, ORT_MODEL
+from autoopt.model.files import MODEL, ORT_MODEL, digest_of_contents
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
 from autoopt.model.repairs import repair
-from autoopt.model.split import splitting
+from autoopt.model.split.splitting import Changed, split_files
 from autoopt.model.tensors import packed_bytes
-from autoopt.model.weight_files import Damaged, FileBytes
+from autoopt.model.weight_files import FileBytes, NotSplit, chunks_of
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def store_model(source: Path, dest: Path, split_folder: Path) -> AdmittedModel:
     with _admitted(source, dest) as admitted:
         split_folder.mkdir(parents=True, exist_ok=True)
         _check_free_space(admitted.files, split_folder, str(source))
-        stored = _split(admitted, split_folder, str(source))
+        stored = _split(admitted, split_folder)
         if stored is None:
             admitted.copy_files(dest)
         return AdmittedModel(stored or admitted.graph, admitted.repairs)
@@ -177,24 +177,20 @@ def _open_files(source: Path, model: ModelProto, open_files: ExitStack) -> dict[
     return files
 
 
-def _split(admitted: _Admitted, folder: Path, where: str) -> Path | None:
+def _split(admitted: _Admitted, folder: Path) -> Path | None:
     """Split an admitted model into a folder of split models; None if it stays as it is."""
     if admitted.graph.name != MODEL:
         return None
     with admitted.graph.open("rb") as graph:
         files = {MODEL: FileBytes(graph.fileno())}
         files |= {name: FileBytes(file.fileno()) for name, file in admitted.files.items()}
-        # A weight that is there already may be damaged, and the user's file may change between two looks at it.
-        for replace in (False, True):
-            draft = splitting.split(files, folder, replace=replace)
-            if draft is None:
-                return None
-            with suppress(Damaged):
-                digest = draft.verified_digest()
-                if admitted.is_unchanged:
-                    return draft.publish(digest)
-            draft.discard()
-    raise _changed(admitted.source)
+        try:
+            digest = digest_of_contents({name: chunks_of(data, 0, len(data)) for name, data in files.items()})
+            if not admitted.is_unchanged:
+                raise Changed
+            return split_files(files, folder, digest)
+        except (Changed, NotSplit):  # the user's file changed between two looks at it
+            raise _changed(admitted.source) from None
 
 
 def download_model(url: str, folder: Path, cache: Path) -> Path:

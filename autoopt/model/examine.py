@@ -13,8 +13,7 @@ from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.plain_forms import PLAIN_FORMS
 from autoopt.model.roles import Dimension
-from autoopt.model.split.graphs import came_with_external_data, is_split
-from autoopt.model.split.stored import sizes_of
+from autoopt.model.split.stored import came_with_external_data, is_split, sizes_of
 from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
 from autoopt.model.tensors import names_of
 

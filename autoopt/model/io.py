@@ -6,7 +6,6 @@ import math
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
 from autoopt.model.split import splitting
-from autoopt.model.split.graphs import is_split
 from autoopt.model.split.references import weight_at
-from autoopt.model.split.splitting import Draft, split
+from autoopt.model.split.splitting import split
+from autoopt.model.split.stored import is_split
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
 from autoopt.model.weight_files import Bytes, FileBytes, Weight
 from autoopt.outcome import Outcome
@@ -164,21 +163,13 @@ def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | 
     return path
 
 
-@dataclass(frozen=True)
-class NewSplit:
-    """A split model that was not there before."""
-
-    draft: Draft
-    digest: str
-    """Of the files that `save` would have written."""
-    bytes: int
-    """The bytes of these files."""
-
-
-def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
+def save_split(model: ModelProto, folder: Path) -> Path | None:
     """Store a model like `save`, but split, in a folder of split models; None if it is too small for that.
 
     Its weights may be references to weights in this folder.
+
+    Returns:
+        The graph, which is to be published or removed.
     """
     size = weight_bytes(model)
     if size <= splitting.SPLIT_ABOVE:
@@ -192,10 +183,7 @@ def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
     # Serializing the whole model would take its memory once more.
     graph = _refer_to_data(model, places).SerializeToString(deterministic=True)
     files: dict[str, Bytes] = {MODEL: graph, EXTERNAL_NAME: _ExternalData(model, places, folder)}
-    draft = split(files, folder, one_file=one_file, stored=_stored_weights(model, places))
-    if draft is None:
-        return None
-    return NewSplit(draft, *draft.described())
+    return split(files, folder, one_file=one_file, stored=_stored_weights(model, places))
 
 
 def _stored_weights(model: ModelProto, places: Mapping[int, _Place]) -> dict[tuple[int, int], Weight]:

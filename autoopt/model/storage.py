@@ -12,8 +12,7 @@ from autoopt.model.candidate import digest_json
 from autoopt.model.external_data import external_names
 from autoopt.model.files import MODEL, digest_file, digest_folder
 from autoopt.model.model_set import MODEL_SET, ModelSet
-from autoopt.model.split.graphs import ORIGINAL, came_with_external_data, digest_of, is_split
-from autoopt.model.split.stored import sizes_of
+from autoopt.model.split.stored import ORIGINAL, came_with_external_data, is_split, sizes_of
 
 
 def size_of(model: str) -> dict[str, int]:
@@ -48,12 +47,12 @@ def graph_digest(path: Path) -> str:
     if not is_split(path):
         return digest_file(path)
     original = path.with_suffix(ORIGINAL)
-    return digest_file(original) if original.exists() else digest_of(path)
+    return digest_file(original) if original.exists() else path.stem
 
 
 def artifact_digest(path: Path) -> str:
     """The digest of all files of a model, alone in its folder, which names it in the store."""
-    return digest_of(path) if is_split(path) else digest_folder(path.parent)
+    return path.stem if is_split(path) else digest_folder(path.parent)
 
 
 def content_digest(model: str) -> str:
@@ -75,7 +74,7 @@ def _version(file: Path) -> tuple[int, ...]:
 def _content_digest(model: str, _versions: tuple[tuple[int, ...], ...]) -> str:
     path = Path(model)
     if is_split(path):
-        return digest_of(path)
+        return path.stem
     external = [[name, digest_file(path.parent / name)] for name in sorted(_external_locations(path))]
     return digest_json([digest_file(path), *external])
 

@@ -50,10 +50,6 @@ class NotSplit(Exception):
     """The model is not split, because it is small or its files are unusual."""
 
 
-class Damaged(Exception):
-    """A stored weight does not have the content that its name says."""
-
-
 class FileBytes:
     """The bytes of an open file."""
 
@@ -138,21 +134,6 @@ class WeightFiles:
             with self.path(piece.digest).open("rb", buffering=0) as file:
                 while chunk := file.read(CHUNK):
                     yield chunk
-
-    def read_verified(self, pieces: Iterable[Piece]) -> Iterator[bytes | memoryview]:
-        """Read pieces as `read` does, and compare each weight with its name.
-
-        Raises:
-            FileNotFoundError: A weight is missing.
-            Damaged: A weight has another content.
-        """
-        for piece in pieces:
-            digest = hashlib.sha256()
-            for chunk in self.read([piece]):
-                digest.update(chunk)
-                yield chunk
-            if isinstance(piece, Weight) and digest.hexdigest() != piece.digest:
-                raise Damaged(piece.digest)
 
     def write(self, pieces: Iterable[Piece], file: BinaryIO) -> None:
         """Write pieces; the file shares blocks with the weights where the file system can.

@@ -20,10 +20,17 @@ from autoopt.model import io
 from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
 from autoopt.model.session import make_plain_session, make_session, make_untimed_session
 from autoopt.model.split import splitting
-from autoopt.model.split.deployed import as_deployed
-from autoopt.model.split.graphs import FOLDER, came_with_external_data, is_split
-from autoopt.model.split.splitting import Draft, split_folder
-from autoopt.model.split.stored import digest_files, sizes_of, weights_of, write_files
+from autoopt.model.split.splitting import Changed, publish, split_folder
+from autoopt.model.split.stored import (
+    FOLDER,
+    as_deployed,
+    came_with_external_data,
+    digest_files,
+    is_split,
+    sizes_of,
+    weights_of,
+    write_files,
+)
 from autoopt.model.storage import size_of
 from autoopt.model.tensors import tensors
 from autoopt.model.weight_files import WeightFiles
@@ -84,8 +91,9 @@ FORMS = [io.save, with_one_file_of_data, with_packed_data, with_many_files_of_da
 
 
 def split(source: Path, home: Path) -> Path:
-    draft = split_folder(source, home / FOLDER)
-    return draft.publish(digest_folder(source))
+    graph = split_folder(source, home / FOLDER, digest_folder(source))
+    assert graph is not None
+    return graph
 
 
 def outputs(session: ort.InferenceSession) -> np.ndarray:
@@ -219,9 +227,10 @@ def test_a_model_in_memory_is_split_as_its_file_would_be(
     model = place(layers())  # type: ignore[operator]
     source = io.save(model, tmp_path / "source").parent
     new = io.save_split(model, tmp_path / FOLDER)
-    assert (new.digest, new.bytes) == (digest_folder(source), bytes_in(source))
-    graph = new.draft.publish(new.digest)
-    assert digest_files(graph) == new.digest
+    assert new is not None
+    assert digest_files(new) == digest_folder(source)
+    graph = publish(new, digest_folder(source))
+    assert sum(sizes_of(graph).values()) == bytes_in(source)
     from_file = split(source, tmp_path / "other")
     assert graph.read_bytes() == from_file.read_bytes()
 
@@ -248,8 +257,8 @@ def test_weights_that_a_model_refers_to_are_not_digested_again(
     assert digested == []
     expected = layers()
     expected.graph.name = "renamed"
-    assert new.digest == digest_folder(io.save(expected, tmp_path / "whole").parent)
-    assert weights_of(new.draft.publish(new.digest)) == weights_of(graph)
+    assert digest_files(new) == digest_folder(io.save(expected, tmp_path / "whole").parent)
+    assert weights_of(new) == weights_of(graph)
 
 
 def test_a_split_model_is_measured_as_one_file(tmp_path: Path) -> None:
@@ -275,14 +284,13 @@ def test_a_split_model_that_nobody_times_runs_as_it_is_stored(tmp_path: Path, mo
     np.testing.assert_array_equal(untimed, timed)
 
 
-def test_a_discarded_model_leaves_only_weights(tmp_path: Path) -> None:
+def test_files_that_change_leave_only_weights(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     with_packed_data(layers(), source)
-    draft = split_folder(source, tmp_path / FOLDER)
-    assert isinstance(draft, Draft)
-    draft.discard()
-    assert not list((tmp_path / FOLDER).glob(".*"))
+    with pytest.raises(Changed):
+        split_folder(source, tmp_path / FOLDER, "0" * 64)
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["weights"]
 
 
 def with_sparse_weights(model: ModelProto) -> ModelProto:
@@ -317,8 +325,9 @@ def test_unusual_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bodies_within_bodies_are_split(tmp_path: Path) -> None:
     content = nested(layers(), 20).SerializeToString(deterministic=True)
     draft = splitting.split({MODEL: content}, tmp_path / FOLDER)
-    assert len(weights_of(draft.graph)) == LAYERS
-    assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()
+    assert draft is not None
+    assert len(weights_of(draft)) == LAYERS
+    assert digest_files(draft) == hashlib.sha256(content).hexdigest()
 
 
 def test_a_tensor_that_names_its_place_stays_in_the_graph(tmp_path: Path) -> None:
@@ -337,4 +346,4 @@ def test_damaged_bytes_are_kept_or_left_alone(
     folder = tmp_path_factory.mktemp("damaged") / FOLDER
     draft = splitting.split({MODEL: bytes(content)}, folder)
     if draft is not None:
-        assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()
+        assert digest_files(draft) == hashlib.sha256(content).hexdigest()

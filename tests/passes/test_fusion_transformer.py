@@ -13,8 +13,8 @@ from micro_models import MODELS, made, normal, positive
 from onnxruntime.transformers.shape_infer_helper import SymbolicShapeInferenceHelper
 
 from autoopt.model.split import splitting
-from autoopt.model.split.graphs import FOLDER, is_split
 from autoopt.model.split.splitting import split_folder
+from autoopt.model.split.stored import FOLDER, is_split
 from autoopt.passes.fusion.transformer import GeluApproximation, TransformerFusion, count_attention, has_normalization
 from autoopt.passes.runner import run
 
@@ -166,10 +166,9 @@ def test_fusion_makes_the_same_of_a_split_model(
     cleaned = step(tmp_path, encoder_layer(kind), "identity_elimination")
     whole = step(tmp_path / "whole", saved(cleaned), "transformer_fusion", engine=engine)
     assert whole["outcome"] == "ok", whole["message"]
-    draft = split_folder(Path(cleaned["path"]), tmp_path / FOLDER)
-    assert draft is not None
+    graph = split_folder(Path(cleaned["path"]), tmp_path / FOLDER)
     payload = {
-        "model": {"path": str(draft.publish(cleaned["digest"]))},
+        "model": {"path": str(graph)},
         "steps": [{"pass": "transformer_fusion", "params": {"engine": engine}}],
         "output": str(tmp_path / "split-out"),
         "split_folder": str(tmp_path / FOLDER),

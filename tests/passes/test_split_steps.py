@@ -17,8 +17,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.split import splitting
-from autoopt.model.split.graphs import FOLDER, is_split
-from autoopt.model.split.stored import digest_files, write_files
+from autoopt.model.split.stored import FOLDER, digest_files, is_split, write_files
 from autoopt.passes.execution import current_model
 from autoopt.passes.onnx_tools import graphs, large_models
 from autoopt.passes.quantize.pre_process import QuantPreProcess
@@ -129,8 +128,9 @@ def source(
 ) -> tuple[Path, Path]:
     """A model, that of `layers` by default, as files and split."""
     path = io.save(model or layers(), folder, external=external)
-    draft = splitting.split_folder(folder, split_folder)
-    return path, draft.publish(digest_folder(folder))
+    graph = splitting.split_folder(folder, split_folder)
+    assert graph is not None
+    return path, graph
 
 
 @pytest.fixture(scope="module")

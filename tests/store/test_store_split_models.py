@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -13,8 +14,9 @@ from store_helpers import age, pass_run, start_run
 from autoopt.errors import SystemFailure
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder, files_in
+from autoopt.model.model_set import MODEL_SET, ModelSet, Part
 from autoopt.model.split import splitting
-from autoopt.model.split.graphs import is_split
+from autoopt.model.split.stored import digest_files, is_split, sizes_of
 from autoopt.store import Store, open_store
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.maintenance.backup import backup, restore
@@ -165,19 +167,33 @@ def test_backup_and_shared_copies_hold_the_files_as_they_were(tmp_path: Path, ex
         assert verify(other).ok
 
 
+def split_by_worker(store: Store) -> tuple[Path, str]:
+    graph = io.save_split(layers("net"), store.artifacts.split_folder)
+    assert graph is not None
+    digest = digest_files(graph)
+    return splitting.publish(graph, digest), digest
+
+
 def test_what_a_worker_has_split_is_taken_over(sqlite_store: Store) -> None:
-    new = io.save_split(layers("net"), sqlite_store.artifacts.split_folder)
-    graph = new.draft.publish(new.digest)
-    assert sqlite_store.artifacts.put(graph, new.digest) == new.digest
-    assert sqlite_store.artifacts.get(new.digest).bytes == new.bytes
-    assert sqlite_store.artifacts.path(new.digest) == graph
+    graph, digest = split_by_worker(sqlite_store)
+    assert sqlite_store.artifacts.put(graph, digest) == digest
+    assert sqlite_store.artifacts.get(digest).bytes == sum(sizes_of(graph).values())
+    assert sqlite_store.artifacts.path(digest) == graph
 
 
 def test_a_worker_with_a_damaged_weight_is_not_believed(sqlite_store: Store) -> None:
-    new = io.save_split(layers("net"), sqlite_store.artifacts.split_folder)
-    graph = new.draft.publish(new.digest)
+    graph, digest = split_by_worker(sqlite_store)
     weight = weights(sqlite_store)[0]
     os.chmod(weight, 0o644)
     weight.write_bytes(bytes(WEIGHT))
     with pytest.raises(ArtifactLost, match="a weight of the artifact is damaged"):
-        sqlite_store.artifacts.put(graph, new.digest)
+        sqlite_store.artifacts.put(graph, digest)
+
+
+def test_a_set_holds_the_files_of_its_models(sqlite_store: Store) -> None:
+    first, second = put_large(sqlite_store, "net"), put_large(sqlite_store, "net", seed=1)
+    description = ModelSet({"a": Part("a/model.onnx"), "b": Part("b/model.onnx")}, {"a.x0": "x0", "b.x0": "a.x4"})
+    digest = sqlite_store.artifacts.put_set(json.dumps(description.to_json()).encode(), {"a": first, "b": second})
+    folder = sqlite_store.artifacts.path(digest).parent
+    assert (digest_folder(folder), digest_folder(folder / "a"), digest_folder(folder / "b")) == (digest, first, second)
+    assert ModelSet.read(folder / MODEL_SET) == description

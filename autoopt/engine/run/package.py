@@ -10,7 +10,6 @@ from autoopt.json_codec import JsonObject, from_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.model_set import ModelSet
 from autoopt.model.session import session_document
-from autoopt.model.split.sets import read_description
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.target import Target
@@ -87,4 +86,4 @@ class SetPackage:
         for part in whole.result.parts:
             package = Package(store.runs.get(part.result.run), part.result, part.model)
             parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run, patience=whole.patience)
-        return SetPackage(whole, read_description(store.artifacts.path(whole.model.artifact)), parts)
+        return SetPackage(whole, ModelSet.read(store.artifacts.path(whole.model.artifact)), parts)

@@ -20,8 +20,8 @@ from autoopt.model import io
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import plain_options
-from autoopt.model.split.graphs import is_split
 from autoopt.model.split.references import weight_at
+from autoopt.model.split.stored import is_split
 from autoopt.model.storage import size_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from autoopt.model.protobuf_outline import BYTES, VARINT, Field, Search, encode_varint, fields_in, header
@@ -78,9 +77,9 @@ def weight_in(data: Bytes, fields: Iterable[Field]) -> Weight | None:
     return Weight(match[1], place.stop)
 
 
-def weights_in(graph: Path) -> set[str]:
-    """The digests of the weights of a split model."""
-    return set(_LOCATION.findall(graph.read_bytes().decode("latin-1")))
+def weights_in(graph: bytes) -> set[str]:
+    """The digests of the weights that the graph of a split model refers to."""
+    return set(_LOCATION.findall(graph.decode("latin-1")))
 
 
 def weight_at(location: str) -> str:

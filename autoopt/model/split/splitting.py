@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-from autoopt.model.files import MODEL, digest_of_contents, files_in
+from autoopt.model.files import MODEL, digest_folder, files_in
 from autoopt.model.protobuf_outline import BYTES, Field, check_header, fields_in, header, messages_at, rewritten
-from autoopt.model.split.graphs import GRAPH, ORIGINAL, graph_path, remove_graph
-from autoopt.model.split.joining import files_of_graph
 from autoopt.model.split.references import (
     DATA_LOCATION,
     EXTERNAL_DATA,
@@ -26,6 +24,7 @@ from autoopt.model.split.references import (
     place_of,
     reference_to,
 )
+from autoopt.model.split.stored import GRAPH, ORIGINAL, digest_files, graph_path, own_files, remove
 from autoopt.model.weight_files import (
     Bytes,
     FileBytes,
@@ -36,7 +35,6 @@ from autoopt.model.weight_files import (
     chunks_of,
     held,
     sync_folder,
-    total_size,
     write_durably,
 )
 
@@ -49,77 +47,38 @@ LARGEST_GRAPH_SHARE: Final = 4
 LARGEST_GAP: Final = 1 << 20
 """Bytes between two weights in a file of external data."""
 
-_Part: TypeAlias = tuple[Bytes, int, int]
-"""Bytes, and the positions of a part of them."""
+
+class Changed(Exception):
+    """The files of a model are no longer those that were to be split."""
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A split model under a name for the time being."""
-
-    graph: Path
-    sources: Mapping[str, _Part]
-    """The bytes that the weights were made from, by digest."""
-
-    def described(self) -> tuple[str, int]:
-        """The digest of the files of the model, and their bytes, from the bytes that it was made from."""
-        files = files_of_graph(self.graph)
-        digest = digest_of_contents({name: self._read(pieces) for name, pieces in files.items()})
-        return digest, sum(map(total_size, files.values()))
-
-    def _read(self, pieces: Iterable[Piece]) -> Iterator[bytes | memoryview]:
-        for piece in pieces:
-            if isinstance(piece, Weight):
-                yield from chunks_of(*self.sources[piece.digest])
-            else:
-                yield piece
-
-    def digest(self) -> str:
-        """The digest of the files of the model, from what is stored. Reads all weights."""
-        weights = WeightFiles(self.graph.parent)
-        return digest_of_contents({name: weights.read(pieces) for name, pieces in files_of_graph(self.graph).items()})
-
-    def verified_digest(self) -> str:
-        """The digest as `digest` computes it, after a comparison of each weight with its name.
-
-        Raises:
-            Damaged: A stored weight has another content.
-        """
-        weights = WeightFiles(self.graph.parent)
-        files = files_of_graph(self.graph)
-        return digest_of_contents({name: weights.read_verified(pieces) for name, pieces in files.items()})
-
-    def publish(self, digest: str) -> Path:
-        """Name the model by the digest of its files; returns the path of its graph."""
-        target = graph_path(self.graph.parent, digest)
-        # The graph is last: without it, there is no model.
-        for end in (ORIGINAL, GRAPH):
-            source = self.graph.with_suffix(end)
-            if source.exists():
-                source.replace(target.with_suffix(end))
-        sync_folder(target.parent)
-        return target
-
-    def discard(self) -> None:
-        """Remove the graph. Weights stay, because others may use them by now."""
-        remove_graph(self.graph)
-
-
-def may_be_split(source: Path, main: str = MODEL) -> bool:
-    """True if the folder `source` has the file `main` and is large enough to look at."""
+def split_folder(source: Path, folder: Path, digest: str | None = None) -> Path | None:
+    """Split the model in the folder `source`, whose files have this digest if it is known; see `split_files`."""
     files = files_in(source)
-    return main in files and sum(path.stat().st_size for path in files.values()) > SPLIT_ABOVE
-
-
-def split_folder(source: Path, folder: Path, *, replace: bool = False) -> Draft | None:
-    """Split the model in the folder `source` into a folder of split models; None if it stays as it is.
-
-    With `replace`, weights that exist are written again.
-    """
-    files = files_in(source)
+    if MODEL not in files or sum(path.stat().st_size for path in files.values()) <= SPLIT_ABOVE:
+        return None
     with ExitStack() as stack:
         content = {name: FileBytes(stack.enter_context(path.open("rb")).fileno()) for name, path in files.items()}
-        return split(content, folder, replace=replace)
+        return split_files(content, folder, digest or digest_folder(source))
+
+
+def split_files(files: Mapping[str, Bytes], folder: Path, digest: str) -> Path | None:
+    """Split a model into a folder of split models, and compare what is stored with the digest of its files.
+
+    Returns:
+        The graph; None if the model stays as it is.
+
+    Raises:
+        Changed: The files do not have this digest.
+    """
+    for replace in (False, True):  # a weight that is there already may be damaged
+        graph = split(files, folder, replace=replace)
+        if graph is None:
+            return None
+        if digest_files(graph) == digest:
+            return publish(graph, digest)
+        remove(graph)
+    raise Changed
 
 
 def split(
@@ -129,11 +88,15 @@ def split(
     replace: bool = False,
     one_file: bool = False,
     stored: Mapping[tuple[int, int], Weight] | None = None,
-) -> Draft | None:
-    """Split a model, given as the bytes of its files; see `split_folder`.
+) -> Path | None:
+    """Split a model, given as the bytes of its files, into a folder of split models; None if it stays as it is.
 
-    With `one_file`, the model stands for the one without external data. `stored` has the weights that come from this
-    folder, by their positions in the file of external data: they are not read again.
+    With `replace`, weights that exist are written again. With `one_file`, the model stands for the one without external
+    data. `stored` has the weights that come from this folder, by their positions in the file of external data: they are
+    not read again.
+
+    Returns:
+        The graph under a name for the time being.
     """
     graph = files[MODEL]
     external = {name: data for name, data in files.items() if name != MODEL}
@@ -145,21 +108,20 @@ def split(
             pieces = splitter.split()
     except NotSplit:
         return None
-    draft = Draft(folder / f".{os.urandom(8).hex()}{GRAPH}", splitter.sources)
+    draft = folder / f".{os.urandom(8).hex()}{GRAPH}"
     if external and not one_file:
-        write_durably(draft.graph.with_suffix(ORIGINAL), chunks_of(graph, 0, len(graph)))
-    write_durably(draft.graph, weights.read(pieces))
+        write_durably(draft.with_suffix(ORIGINAL), chunks_of(graph, 0, len(graph)))
+    write_durably(draft, weights.read(pieces))
     return draft
 
 
-def copied_graph(graph: Path) -> Draft:
-    """A second graph with the weights of a split model."""
-    copy = Draft(graph.with_name(f".{os.urandom(8).hex()}{GRAPH}"), {})
-    for end in (ORIGINAL, GRAPH):
-        source = graph.with_suffix(end)
-        if source.exists():
-            write_durably(copy.graph.with_suffix(end), [source.read_bytes()])
-    return copy
+def publish(graph: Path, digest: str) -> Path:
+    """Name a split model by the digest of its files; returns the path of its graph."""
+    target = graph_path(graph.parent, digest)
+    for source in reversed(own_files(graph)):  # the graph is last: without it, there is no model
+        source.replace(target.with_suffix(source.suffix))
+    sync_folder(target.parent)
+    return target
 
 
 def _may_hold_weight(data: Bytes, message: Field) -> bool:
@@ -176,8 +138,6 @@ class _Splitter:
     weights: WeightFiles
     replace: bool
     stored: Mapping[tuple[int, int], Weight]
-    sources: dict[str, _Part] = field(default_factory=dict)
-    """The original position of each weight's bytes, by digest."""
     _ranges: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """Positions of the weights in each file of external data."""
 
@@ -226,7 +186,6 @@ class _Splitter:
         """Store a weight, unless it is known as one that is stored; returns the reference to it."""
         if weight is None or not self.weights.renew(weight):
             weight = self.weights.add(data, start, stop, replace=self.replace)
-        self.sources[weight.digest] = (data, start, stop)
         return reference_to(weight)
 
     def _with_own_data(self, fields: Iterable[Field], place: Place) -> list[Piece]:

@@ -19,6 +19,8 @@ from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.repairs import allow_constants
 from autoopt.model.session_options import session_config
+from autoopt.model.split.splitting import publish
+from autoopt.model.split.stored import digest_files, remove, sizes_of
 from autoopt.model.storage import artifact_digest
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused
@@ -285,20 +287,21 @@ class PassExecutor:
         self._advance(path, model, reference)
         return True
 
-    def _take_over_split(self, split: io.NewSplit, model: ModelProto, pass_: Pass) -> bool:
+    def _take_over_split(self, graph: Path, model: ModelProto, pass_: Pass) -> bool:
         """Make a split model the current one if it passes the checks; else remove it."""
         reference = None
         try:
-            reference = self._verify(split.draft.graph, model, pass_)
+            reference = self._verify(graph, model, pass_)
         finally:
             if (reference is None and self.check) or not self._reply.outcome.good:
-                split.draft.discard()
+                remove(graph)
         if not self._reply.outcome.good:
             return False
-        path = split.draft.publish(split.digest)
+        digest = digest_files(graph)
+        path = publish(graph, digest)
         if reference is not None:
             reference.path = path
-        self._update_reply(path=path, digest=split.digest, bytes=split.bytes)
+        self._update_reply(path=path, digest=digest, bytes=sum(sizes_of(path).values()))
         self._advance(path, model, reference)
         return True
 

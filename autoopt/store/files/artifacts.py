@@ -2,7 +2,6 @@
 
     <root>/<first two digits>/<digest>/model.onnx      with external data files beside it
     <root>/split/<digest>.onnx                         a model of many weights, see `autoopt.model.split`
-    <root>/split/sets/<digest>/                        a model set that has such a model
     <root>/split/weights/…                             the weights of all split models, each once
     <root>/.tmp/…                                      folders that are being written; never read
     <root>/.lock                                       held briefly: shared by users and writers, alone by deletion
@@ -27,9 +26,8 @@ from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file, digest_folder, files_in, model_in
 from autoopt.model.model_set import MODEL_SET
 from autoopt.model.split import stored
-from autoopt.model.split.graphs import FOLDER, is_split
-from autoopt.model.split.sets import make_set
-from autoopt.model.split.stored import DIGITS
+from autoopt.model.split.splitting import Changed, split_folder
+from autoopt.model.split.stored import DIGITS, FOLDER, is_split
 from autoopt.model.weight_files import NotSplit, WeightFiles, held
 from autoopt.store.faults import reached
 from autoopt.store.files.filesystem import (
@@ -73,12 +71,12 @@ class ArtifactFiles:
 
     def split(self, digest: str) -> Path:
         """The main file of a split artifact, which may not exist."""
-        return stored.main_file(self.split_folder, digest)
+        return stored.graph_path(self.split_folder, digest)
 
     def places(self, digest: str) -> list[Path]:
         """The folder of an artifact, and its own files if it is split, as far as they exist."""
         main, folder = self.split(digest), self.folder(digest)
-        files = stored.own_files(main) if main.exists() else []
+        files = stored.own_files(main)
         return [*files, folder] if folder.exists() else files
 
     def put(self, source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
@@ -92,26 +90,17 @@ class ArtifactFiles:
 
     def put_set(self, description: bytes, models: Mapping[str, str]) -> ArtifactRecord:
         """Store a set of stored models; see `SqlArtifacts.put_set`."""
-        places = {name: _place(self.path(digest)) for name, digest in models.items()}
         with self._storing():
-            draft = make_set(description, places, self.split_folder)
-            if draft is None:
-                return self._put_whole_set(description, models)
-            digest = draft.digest()
-            main = draft.publish(digest)
-            self._note_verified(main, self._fingerprint_of_split(main))
-        return self.record(digest)
-
-    def _put_whole_set(self, description: bytes, models: Mapping[str, str]) -> ArtifactRecord:
-        folder = self._new_folder()
-        try:
-            for name, digest in models.items():
-                (folder / name).mkdir()
-                self.write(digest, folder / name)
-            (folder / MODEL_SET).write_bytes(description)
-            return self.put(folder, consume=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder = self._new_folder()
+            try:
+                for name, digest in models.items():
+                    (folder / name).mkdir()
+                    self.path(digest)  # verified
+                    self.write(digest, folder / name)
+                (folder / MODEL_SET).write_bytes(description)
+                return self.put(folder, consume=True)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
@@ -210,7 +199,7 @@ class ArtifactFiles:
     def digests(self) -> set[str]:
         """The digests that have a folder or are split."""
         folders = (folder.name for folder in self.root.glob("[0-9a-f][0-9a-f]/*"))
-        split = map(stored.digest_of_artifact, stored.main_files(self.split_folder))
+        split = (graph.stem for graph in stored.graphs_in(self.split_folder))
         return {name for name in (*folders, *split) if len(name) == DIGITS}
 
     def remove(self, digest: str) -> None:
@@ -245,7 +234,7 @@ class ArtifactFiles:
     def leftovers(self) -> list[Path]:
         """Files and folders that killed writers left behind or that writers are writing now."""
         unfinished = [path for place in (".*", "weights/*/.*") for path in self.split_folder.glob(place)]
-        return [*self._temporary().iterdir(), *unfinished, *stored.strays(self.split_folder)]
+        return [*self._temporary().iterdir(), *unfinished]
 
     def weights(self, digest: str) -> dict[str, int]:
         """The bytes of the weights of an artifact by their digest; empty if it is not split."""
@@ -262,9 +251,9 @@ class ArtifactFiles:
     def unused_weights(self, removed: Collection[str]) -> list[Path]:
         """The weights that no artifact has, apart from `removed` ones. The caller holds `exclusive`."""
         used: set[str] = set()
-        for main in stored.main_files(self.split_folder):
-            if stored.digest_of_artifact(main) not in removed:
-                used |= stored.weights_of(main)
+        for graph in stored.graphs_in(self.split_folder):
+            if graph.stem not in removed:
+                used |= stored.weights_of(graph)
         return [path for path in self._weights.all() if path.name not in used]
 
     @contextmanager
@@ -286,23 +275,16 @@ class ArtifactFiles:
 
     def _put_split(self, source: Path, digest: str | None) -> str:
         """Store an artifact split; returns its digest, or nothing if it is not one to split."""
-        if not stored.may_be_split(source):
+        try:
+            main = split_folder(source, self.split_folder, digest)
+        except Changed:  # it may have changed meanwhile
+            what = f"has digest {digest_folder(source)}, not {digest} as expected"
+            raise SystemFailure(what, where=str(source)) from None
+        reached("after copy")
+        if main is None:
             return ""
-        expected = digest or digest_folder(source)
-        for replace in (False, True):
-            draft = stored.split_artifact(source, self.split_folder, replace=replace)
-            reached("after copy")
-            if draft is None:
-                return ""
-            # That of what is stored: the source may have changed meanwhile, or a weight may be damaged.
-            actual = draft.digest()
-            if actual == expected:
-                main = draft.publish(actual)
-                reached("after rename")
-                self._note_verified(main, self._fingerprint_of_split(main))
-                return actual
-            draft.discard()
-        raise SystemFailure(f"has digest {digest_folder(source)}, not {expected} as expected", where=str(source))
+        self._note_verified(main, self._fingerprint_of_split(main))
+        return main.stem
 
     def _take_over(self, graph: Path) -> str:
         """Accept a split artifact that a worker has stored; reads only the weights that this process has not seen."""
@@ -379,8 +361,3 @@ class ArtifactFiles:
         with suppress(OSError), held(self.root, fcntl.LOCK_SH):  # a read-only store can still be read
             os.utime(place)
         self._touched[place] = time.monotonic()
-
-
-def _place(model: Path) -> Path:
-    """The graph of a split model, or the folder of another one."""
-    return model if is_split(model) else model.parent
