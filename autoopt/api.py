@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
-from autoopt.data.in_memory import Data, data_file
+from autoopt.data.in_memory import Data, Model, Serializable, data_file, model_file
 from autoopt.data.reading import Preprocess, Reading
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import check_out
@@ -20,7 +20,6 @@ from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.errors import AutooptError, InputError, did_you_mean
 from autoopt.json_codec import JsonValue
-from autoopt.model.in_memory import Model, Serializable, model_file
 from autoopt.observer import SILENT, CallbackObserver, Observer
 from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.goal import GoalOptions

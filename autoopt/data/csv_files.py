@@ -1,4 +1,4 @@
-"""CSV files: their columns, and those that list images or sounds, one in each row."""
+"""Files of data sets: images and sounds below a folder, and CSV files, of which some list images or sounds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,36 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Final, Literal, TypeAlias
 
-from autoopt.data.folder import FolderLoader, loader_of_suffix
 from autoopt.errors import InputError
+
+FolderLoader: TypeAlias = Literal["images", "sounds"]
+IMAGES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+SOUNDS: Final = (".wav",)
+
+
+def folder_loader(path: Path) -> FolderLoader:
+    """The loader for the first image or sound below a folder; the loader of images if there is neither."""
+    for file in path.rglob("*"):
+        loader = loader_of_suffix(file.name)
+        if loader is not None:
+            return loader
+    return "images"
+
+
+def loader_of_suffix(name: str) -> FolderLoader | None:
+    """The loader for a file with this name; None if it is neither an image nor a sound."""
+    suffix = PurePath(name).suffix.lower()
+    if suffix in SOUNDS:
+        return "sounds"
+    return "images" if suffix in IMAGES else None
+
+
+def files_below(root: Path, suffixes: Sequence[str]) -> list[Path]:
+    """The files below a folder that have one of the suffixes, sorted by path."""
+    return sorted(file for file in root.rglob("*") if file.suffix.lower() in suffixes and file.is_file())
 
 
 def read_columns(path: str, delimiter: str | None = None) -> tuple[str, dict[str, tuple[str, ...]]]:

@@ -13,7 +13,7 @@ from typing import Final
 from autoopt.data.config import DataConfig, map_texts
 from autoopt.data.csv_files import listed_files
 from autoopt.errors import InputError
-from autoopt.model.external_data import external_names
+from autoopt.model.files import external_names
 
 GENERATED: Final = "generated, version 1"
 """The identity of the items that `sources.synthetic` makes up. The version is raised whenever they change: failures of

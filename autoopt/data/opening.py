@@ -16,9 +16,8 @@ import numpy as np
 
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
-from autoopt.data.csv_files import loader_of_list
+from autoopt.data.csv_files import folder_loader, loader_of_list
 from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, check_columns, plain_labels
-from autoopt.data.folder import folder_loader
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.roles import TOKEN_NAMES
 from autoopt.model.roles import Kind as RoleKind

@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from autoopt.data.csv_files import loader_of_list
-from autoopt.data.folder import FolderLoader, folder_loader
+from autoopt.data.csv_files import FolderLoader, folder_loader, loader_of_list
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json, without_nulls
 

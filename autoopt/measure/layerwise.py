@@ -13,7 +13,7 @@ from autoopt.data.dataset import Feed
 from autoopt.data.decoding.class_axis import class_axis
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, to_json
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality.fidelity import NUMBERS, as_array, compare_output
 from autoopt.measure.request import MeasureRequest

@@ -19,8 +19,7 @@ import numpy as np
 from autoopt.data.dataset import Feed
 from autoopt.errors import SystemFailure, one_line
 from autoopt.json_codec import JsonObject, JsonValue
-from autoopt.measure.inference.batches import items, sized
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data, items, sized
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.profiles import read_profiles, request_for
 from autoopt.measure.request import MeasureReply, MeasureRequest

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, to_json
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.session import kernel_times

@@ -13,8 +13,7 @@ from autoopt.data.dataset import Feed
 from autoopt.data.sources.synthetic import input_spec
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
-from autoopt.measure.inference.batches import batch, first_feed, sized
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import batch, evaluation_data, first_feed, sized
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.profiles import read_profiles, request_for
 from autoopt.measure.request import MeasureRequest

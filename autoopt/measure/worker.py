@@ -34,7 +34,7 @@ def _worker_function(measure: Measure) -> WorkerFunction:
 @_worker_function
 def size(request: MeasureRequest) -> MeasureReply:
     """Measure the bytes of graph and external data."""
-    from autoopt.model.storage import size_of
+    from autoopt.model.model_file import size_of
 
     parts = size_of(request.candidate.path)
     source_metrics = {}

@@ -1,14 +1,20 @@
-"""A model on disk with the session options that it runs with, as requests to workers name it."""
+"""A model on disk: its size and identity, and the session options that it runs with, as requests to workers name it.
+
+Those of a split model are the size and identity of the files that it was.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
-from autoopt.model.storage import content_digest
+from autoopt.model.files import MODEL, digest_file, digest_folder, external_names
+from autoopt.model.model_set import MODEL_SET, ModelSet
+from autoopt.model.split.stored import ORIGINAL, came_with_external_data, is_split, sizes_of
 
 
 @dataclass(frozen=True)
@@ -33,3 +39,83 @@ class ModelFile:
     def digest(self) -> str:
         """Identity by content and options."""
         return digest_json([content_digest(self.path), dict(self.session_options)])
+
+
+def size_of(model: str) -> dict[str, int]:
+    """Measure `{"graph", "external"}` in bytes of the model at that path; each external file counts once.
+
+    Those of a model set are the sums over its parts.
+
+    Raises:
+        FileNotFoundError: the model or an external file is missing.
+    """
+    path = Path(model)
+    if path.name == MODEL_SET:
+        sizes = [size_of(str(part)) for part in _parts_of(path)]
+        return {name: sum(size[name] for size in sizes) for name in ("graph", "external")}
+    if is_split(path):
+        files = sizes_of(path)
+        return {"graph": files[MODEL], "external": sum(files.values()) - files[MODEL]}
+    external = {path.parent / location for location in _external_locations(path)}
+    return {"graph": path.stat().st_size, "external": sum(file.stat().st_size for file in external)}
+
+
+def has_external_data(model: str | Path) -> bool:
+    """True if the graph of a model names external data."""
+    path = Path(model)
+    if is_split(path):
+        return came_with_external_data(path)
+    return bool(_external_locations(path))
+
+
+def graph_digest(path: Path) -> str:
+    """Digest the file with the graph of a model."""
+    if not is_split(path):
+        return digest_file(path)
+    original = path.with_suffix(ORIGINAL)
+    return digest_file(original) if original.exists() else path.stem
+
+
+def artifact_digest(path: Path) -> str:
+    """The digest of all files of a model, alone in its folder, which names it in the store."""
+    return path.stem if is_split(path) else digest_folder(path.parent)
+
+
+def content_digest(model: str) -> str:
+    """Digest the graph and the external data of the model at that path, wherever they lie."""
+    path = Path(model)
+    if path.name == MODEL_SET:
+        return digest_json([digest_file(path), *(content_digest(str(part)) for part in _parts_of(path))])
+    external = () if is_split(path) else sorted(_external_locations(path))
+    return _content_digest(model, tuple(_version(file) for file in (path, *(path.parent / name for name in external))))
+
+
+def _version(file: Path) -> tuple[int, ...]:
+    """The identity of a version of a file, without reading it."""
+    status = file.stat()
+    return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=256)
+def _content_digest(model: str, _versions: tuple[tuple[int, ...], ...]) -> str:
+    path = Path(model)
+    if is_split(path):
+        return path.stem
+    external = [[name, digest_file(path.parent / name)] for name in sorted(_external_locations(path))]
+    return digest_json([digest_file(path), *external])
+
+
+def _parts_of(path: Path) -> list[Path]:
+    """The model files of the parts of a set."""
+    return [path.parent / part.file for part in ModelSet.read(path).parts.values()]
+
+
+def _external_locations(path: Path) -> frozenset[str]:
+    return _locations_in(path, _version(path))
+
+
+@lru_cache(maxsize=256)
+def _locations_in(path: Path, _file_version: tuple[int, ...]) -> frozenset[str]:
+    if path.suffix == ".ort":
+        return frozenset()
+    return external_names(path)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoopt.data.folder import IMAGES
+from autoopt.data.csv_files import IMAGES
 from autoopt.data.sources.file_labels import LabelledFiles, classes_by_folder, find_files, labels_by_name
 from autoopt.errors import InputError
 

@@ -10,8 +10,7 @@ import pytest
 from onnx import helper, parser
 
 from autoopt.data.sources import synthetic
-from autoopt.data.sources.open_sizes import open_sizes
-from autoopt.data.sources.weight_sizes import sides_by_positions, with_channels
+from autoopt.data.sources.open_sizes import open_sizes, sides_by_positions, with_channels
 from autoopt.model import io
 from autoopt.model.roles import input_roles
 

@@ -12,7 +12,7 @@ from onnx import helper
 from autoopt.data import DataConfig
 from autoopt.errors import InputError
 from autoopt.measure.inference import inputs
-from autoopt.measure.inference.inputs import CACHED_DATA_SETS, evaluation_data
+from autoopt.measure.inference.batches import CACHED_DATA_SETS, evaluation_data
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io

@@ -12,8 +12,7 @@ import pytest
 
 from autoopt.json_codec import JsonObject
 from autoopt.measure.contention import error_of
-from autoopt.measure.inference.batches import sized
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data, sized
 from autoopt.measure.latency import meter, one_thread
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.helper_threads import wakes_helpers

@@ -12,8 +12,7 @@ import builders
 import numpy as np
 import pytest
 
-from autoopt.measure.inference.batches import sized
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data, sized
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import meter as latency
 from autoopt.measure.request import MeasureRequest

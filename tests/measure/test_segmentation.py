@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoopt.errors import InputError
-from autoopt.measure.quality.segmentation import mean_iou
+from autoopt.measure.quality.classification import mean_iou
 from autoopt.measure.quality.task import measure
 
 MAPS = hnp.arrays(np.int64, (3, 4, 5), elements=st.integers(0, 3))

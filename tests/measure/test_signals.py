@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.errors import InputError
-from autoopt.measure.quality.signals import HIGHEST_DB, frame_f1, si_sdr
+from autoopt.measure.quality.classification import frame_f1
+from autoopt.measure.quality.regression import HIGHEST_DB, si_sdr
 from autoopt.measure.quality.task import measure
 
 RNG = np.random.default_rng(0)

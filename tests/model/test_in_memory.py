@@ -8,8 +8,8 @@ import onnx
 import pytest
 from builders import mlp
 
+from autoopt.data.in_memory import model_file
 from autoopt.errors import InputError
-from autoopt.model.in_memory import model_file
 
 
 def test_equal_models_are_one_file_that_is_named_by_the_graph(tmp_path: Path) -> None:

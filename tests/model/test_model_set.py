@@ -11,9 +11,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from autoopt.model.model_file import content_digest, size_of
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
 from autoopt.model.session import make_session, make_set_session
-from autoopt.model.storage import content_digest, size_of
 
 CONTINUATION = np.array([[7, 1, 8]])
 

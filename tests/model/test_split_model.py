@@ -18,6 +18,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from autoopt.model import io
 from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
+from autoopt.model.model_file import size_of
 from autoopt.model.session import make_plain_session, make_session, make_untimed_session
 from autoopt.model.split import splitting
 from autoopt.model.split.splitting import Changed, publish, split_folder
@@ -31,7 +32,6 @@ from autoopt.model.split.stored import (
     weights_of,
     write_files,
 )
-from autoopt.model.storage import size_of
 from autoopt.model.tensors import tensors
 from autoopt.model.weight_files import WeightFiles
 

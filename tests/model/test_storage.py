@@ -10,7 +10,7 @@ import builders
 import pytest
 
 from autoopt.model import io
-from autoopt.model.storage import content_digest, size_of
+from autoopt.model.model_file import content_digest, size_of
 
 
 @pytest.fixture

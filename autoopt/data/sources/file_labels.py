@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from autoopt.data.csv_files import listed_path, read_columns
+from autoopt.data.csv_files import files_below, listed_path, loader_of_suffix, read_columns
 from autoopt.data.dataset import LABELS, Array, check_columns
-from autoopt.data.folder import files_below, loader_of_suffix
 from autoopt.errors import InputError
 
 

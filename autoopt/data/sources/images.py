@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from autoopt.data.csv_files import IMAGES
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids
-from autoopt.data.folder import IMAGES
 from autoopt.data.sources.file_labels import find_files
 from autoopt.errors import InputError
 from autoopt.json_codec import read_object

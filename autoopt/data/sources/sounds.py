@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from autoopt.data.csv_files import SOUNDS
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids, text_array
 from autoopt.data.fit import InputSpec
-from autoopt.data.folder import SOUNDS
 from autoopt.data.sources.file_labels import LabelledFiles, find_files
 from autoopt.data.sources.synthetic import ModelInputs, read_inputs
 from autoopt.errors import InputError, one_line

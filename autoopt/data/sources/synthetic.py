@@ -11,9 +11,8 @@ import numpy as np
 from autoopt.data.dataset import Array, DataSet
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.fit import InputSpec, fit, specs_of
-from autoopt.data.sources.open_sizes import OpenSizes, open_sizes
+from autoopt.data.sources.open_sizes import OpenSizes, open_sizes, with_channels
 from autoopt.data.sources.signals import carry_states, lengths_of, signal_items, signal_sizes
-from autoopt.data.sources.weight_sizes import with_channels
 from autoopt.errors import InputError, one_line
 from autoopt.model.roles import Kind, Role, input_roles
 from autoopt.model.session import make_session

@@ -8,9 +8,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.csv_files import read_columns
+from autoopt.data.csv_files import loader_of_suffix, read_columns
 from autoopt.data.dataset import LABELS, Array, Choose, DataSet, check_columns, text_array
-from autoopt.data.folder import loader_of_suffix
 from autoopt.errors import InputError
 
 Inputs: TypeAlias = Sequence[str] | Mapping[str, str | Sequence[str]]

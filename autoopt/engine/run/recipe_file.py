@@ -11,7 +11,7 @@ from autoopt.engine.run.package import Package
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
-from autoopt.model.storage import graph_digest
+from autoopt.model.model_file import graph_digest
 from autoopt.passes.request import PassStep
 from autoopt.problem.environment import environment
 from autoopt.results import ModelResult

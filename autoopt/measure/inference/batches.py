@@ -1,4 +1,4 @@
-"""Batches for latency and memory: the number of items per inference, and which items."""
+"""The items that a meter runs, given or made up, and their batches for latency and memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,45 @@ from dataclasses import replace
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
+from autoopt.data.digest import check_unchanged
 from autoopt.data.fit import InputSpec, batch_limit, fit
+from autoopt.data.opening import open_data
 from autoopt.errors import InputError, one_line
-from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.model.roles import Dimension, input_roles
+
+CACHED_DATA_SETS = 2
+"""A trial's meters use the same data one after the other, so few data sets suffice."""
+
+_cache: dict[str, DataSet] = {}
+
+
+def evaluation_data(request: MeasureRequest) -> DataSet:
+    """Open the request's data, or make synthetic items for its source model (the candidate if there is no source).
+
+    Raises:
+        InputError: the data cannot be read or change meanwhile, or inputs of this kind cannot be made up.
+    """
+    model = request.source or request.candidate
+    settings = request.settings
+    digest_before = request.data_key
+    key = digest_json([digest_before, model.path, model.digest, settings.made_up])
+    if key in _cache:
+        return _cache[key]
+    if request.data is not None:
+        data = open_data(request.data, model.path, settings.roles)
+        check_unchanged(request.data, digest_before)
+    else:
+        made_up = {"load_dataset": {"type": "synthetic", "params": settings.made_up}}
+        data = open_data(made_up, model.path)
+    while len(_cache) >= CACHED_DATA_SETS:
+        del _cache[next(iter(_cache))]
+    _cache[key] = data
+    return data
+
 
 WHERE = "measurement.batch_size"
 

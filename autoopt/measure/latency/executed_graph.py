@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from autoopt.measure.latency.graph_work import has_fixed_work, parts_that_count
 from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, WORK, MeasureReply, MeasureRequest
 from autoopt.model import io
-from autoopt.model.model_file import ModelFile
+from autoopt.model.model_file import ModelFile, size_of
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import plain_options
 from autoopt.model.split.references import weight_at
 from autoopt.model.split.stored import is_split
-from autoopt.model.storage import size_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,8 +19,7 @@ from autoopt.data.dataset import DataSet, Feed
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
-from autoopt.measure.inference.batches import batch
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import batch, evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, measure_in_turns

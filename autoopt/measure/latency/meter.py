@@ -14,8 +14,7 @@ import numpy as np
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError, one_line
 from autoopt.json_codec import JsonValue, to_json
-from autoopt.measure.inference.batches import batch, sized, with_batch_size
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import batch, evaluation_data, sized, with_batch_size
 from autoopt.measure.latency import machine
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.executed_graph import executed_graphs

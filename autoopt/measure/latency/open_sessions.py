@@ -14,8 +14,7 @@ from autoopt.measure.latency.subjects import Replica, Subject, SubjectOf
 from autoopt.measure.request import MeasureRequest
 from autoopt.metrics import START_UP
 from autoopt.model.candidate import digest_json
-from autoopt.model.model_file import ModelFile
-from autoopt.model.storage import size_of
+from autoopt.model.model_file import ModelFile, size_of
 
 LARGEST: Final = 256 << 20
 """Bytes of a model up to which its sessions stay open: they need about twice as much memory."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from autoopt.json_codec import JsonObject, JsonValue, to_json
-from autoopt.measure.inference.batches import sized
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data, sized
 from autoopt.measure.latency.meter import subject_of
 from autoopt.measure.latency.precedence import Precedence, can_have_precedence, thread_count
 from autoopt.measure.latency.subjects import Subject

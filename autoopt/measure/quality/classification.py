@@ -1,4 +1,4 @@
-"""Metrics of classifiers: accuracy, F1, area under the ROC curve, mean average precision of class scores."""
+"""Metrics of classifiers of items, frames and pixels: accuracy, F1, ROC AUC, mean average precision, overlap."""
 
 from __future__ import annotations
 
@@ -260,3 +260,96 @@ def _is_finite(output: object, labels: np.ndarray) -> np.ndarray:
         return np.ones(1, bool)
     is_finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
     return np.asarray(is_finite.reshape([-1] + [1] * (labels.ndim - 1)))
+
+
+UNLABELLED = 255
+"""Label of pixels that do not count in PASCAL VOC and Cityscapes; only where there is no class 255."""
+
+
+def mean_iou(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the intersection over union of each class over all pixels, and its mean over the classes that occur.
+
+    Pixels with a label below 0, or 255, do not count.
+
+    Args:
+        outputs: the first holds scores (items, classes, ...) or (items, ..., classes), one score, or class ids.
+        labels: (items, ...) class ids.
+
+    Raises:
+        InputError: the predictions are not one class per label, or a label is no class of the scores.
+    """
+    truth = labels.reshape(len(labels), -1).astype(np.int64)
+    predicted, classes = _predicted_classes(np.asarray(outputs[0]), labels)
+    is_counted = truth >= 0
+    if classes <= UNLABELLED:
+        is_counted &= truth != UNLABELLED
+    highest = int(truth[is_counted].max(initial=0))
+    if classes and highest >= classes:
+        raise InputError(f"label {highest} is no class of the scores, which are of {classes} classes")
+    count = max(classes, highest + 1, int(predicted.max(initial=0)) + 1)
+    hits = np.zeros((len(truth), count), np.int64)
+    unions = np.zeros((len(truth), count), np.int64)
+    for index in range(len(truth)):
+        true, guesses = truth[index][is_counted[index]], predicted[index][is_counted[index]]
+        hits[index] = np.bincount(true[true == guesses], minlength=count)
+        unions[index] = np.bincount(true, minlength=count) + np.bincount(guesses, minlength=count) - hits[index]
+
+    def score(indices: np.ndarray) -> float:
+        hit, union = hits[indices].sum(axis=0), unions[indices].sum(axis=0)
+        if not union.any():
+            raise ValueError("mean IoU needs labelled pixels")
+        return float(np.mean(hit[union > 0] / union[union > 0]))
+
+    return score
+
+
+def _predicted_classes(output: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return class ids (items, pixels) and the number of classes; 0 if the output does not tell it."""
+    classes = 0
+    if output.dtype.kind == "f":
+        if output.size == labels.size:
+            output, classes = positives(output), 2
+        else:
+            if labels.ndim == output.ndim and labels.shape[1] == 1:
+                labels = labels[:, 0]
+            axis = class_axis(output, labels)
+            output, classes = output.argmax(axis=axis), output.shape[axis]
+    if output.size != labels.size:
+        raise InputError(f"predictions of shape {output.shape} do not fit labels of shape {labels.shape}")
+    return output.reshape(len(labels), -1).astype(np.int64), classes
+
+
+def frame_f1(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the F1 of the positive frames over all items; also of several labels per frame.
+
+    Args:
+        outputs: the first holds one probability (from 0.5) or logit (from 0) per label, two scores per label along
+            the last axis, or class ids.
+        labels: (items, ...): above 0 is positive, 0 is not, negative does not count.
+
+    Raises:
+        InputError: the predictions do not fit the labels.
+    """
+    truth = labels.reshape(len(labels), -1)
+    is_predicted = _true_frames(np.asarray(outputs[0]), labels).reshape(len(labels), -1)
+    is_true, is_counted = truth > 0, truth >= 0
+    hits = np.sum(is_predicted & is_true, axis=1)
+    both = np.sum((is_predicted & is_counted).astype(np.int64) + is_true, axis=1)
+
+    def score(indices: np.ndarray) -> float:
+        total = both[indices].sum()
+        if total == 0:
+            raise ValueError("frame F1 needs positive frames")
+        return float(2 * hits[indices].sum() / total)
+
+    return score
+
+
+def _true_frames(output: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    if output.size == 2 * labels.size and output.shape[-1] == 2:
+        return np.asarray(output[..., 1] >= output[..., 0])
+    if output.size != labels.size:
+        raise InputError(f"predictions of shape {output.shape} do not fit labels of shape {labels.shape}")
+    if output.dtype.kind != "f":
+        return np.asarray(output > 0)
+    return positives(output)

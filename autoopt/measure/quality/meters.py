@@ -13,7 +13,7 @@ from autoopt.data.dataset import DataSet, plain_labels
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.constraints import Observation, judge, share_resolution
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data
 from autoopt.measure.inference.runner import Item
 from autoopt.measure.quality import custom as custom_metrics
 from autoopt.measure.quality import task as task_metrics

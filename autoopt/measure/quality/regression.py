@@ -1,4 +1,4 @@
-"""Metrics of predicted values: R2, squared and absolute error, signal-to-noise ratio."""
+"""Metrics of predicted values and signals: R2, squared and absolute error, signal-to-noise and -distortion ratio."""
 
 from __future__ import annotations
 
@@ -47,3 +47,38 @@ def _values_and_truth(outputs: Outputs, labels: np.ndarray) -> tuple[np.ndarray,
     if predicted.size != labels.size:
         raise InputError(f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}")
     return predicted.reshape(len(labels), -1), labels.astype(np.float64).reshape(len(labels), -1)
+
+
+HIGHEST_DB = 120.0
+"""The ratio of a perfect estimate, in place of infinity."""
+
+
+def si_sdr(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
+    """Compute the scale-invariant signal-to-distortion ratio of each item in dB (Le Roux et al., ICASSP 2019).
+
+    Items without a reference signal (all zeros) do not count.
+
+    Args:
+        outputs: the first holds the estimated signals, (items, ...).
+        labels: the clean signals, of the same size.
+
+    Raises:
+        InputError: the sizes differ, or all labels are silent.
+    """
+    estimate = np.asarray(outputs[0], np.float64)
+    if estimate.size != labels.size:
+        raise InputError(f"signals of shape {estimate.shape} do not fit labels of shape {labels.shape}")
+    estimate = estimate.reshape(len(labels), -1)
+    reference = labels.reshape(len(labels), -1).astype(np.float64)
+    energy = np.sum(reference**2, axis=1)
+    is_audible = energy > 0
+    if not is_audible.any():
+        raise InputError("si_sdr needs labels that are not silent")
+    estimate, reference, energy = estimate[is_audible], reference[is_audible], energy[is_audible]
+    target = (np.sum(estimate * reference, axis=1) / energy)[:, None] * reference
+    signal, distortion = np.sum(target**2, axis=1), np.sum((estimate - target) ** 2, axis=1)
+    tiny = 10 ** (-HIGHEST_DB / 10)
+    ratio = (signal + tiny * distortion) / np.maximum(distortion + tiny * signal, np.finfo(np.float64).tiny)
+    decibels = 10 * np.log10(np.maximum(ratio, tiny))
+    # A silent or infinite estimate is the worst one.
+    return np.asarray(np.where(np.isfinite(decibels), decibels, -HIGHEST_DB))

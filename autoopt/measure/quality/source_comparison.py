@@ -15,7 +15,7 @@ from autoopt.data.fit import output_specs
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.constraints import share_resolution
-from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.batches import evaluation_data
 from autoopt.measure.inference.runner import Item, ModelRunner
 from autoopt.measure.quality.agreement import PartAgreement, compare_parts, estimate
 from autoopt.measure.quality.fidelity import as_array, compare_output

@@ -3,7 +3,6 @@
 <folder>/<digest>.onnx                      the graph; its larger weights are external data
 <folder>/<digest>.original                  the graph as it was, if the model came with external data
 <folder>/weights/<2 digits>/<sha256>        the bytes of one weight
-<folder>/sets/<digest>/...                  a model set, see `sets`
 
 Graphs and weights share a folder because onnx refuses external data that is a link, has several names, or lies outside
 of the graph's folder. The files of a model can be put together again, byte by byte.
@@ -11,6 +10,5 @@ of the graph's folder. The files of a model can be put together again, byte by b
 This is plain Python that reads only the outline of a file. It cannot crash on a broken model as native readers do, so
 the main process may use it.
 
-`references` knows how a graph refers to a weight, `graphs` the names of the files, `splitting` takes models apart, and
-`joining` puts them together. `stored` treats single models and model sets alike.
+`references` knows how a graph refers to a weight, `splitting` takes models apart, and `stored` puts them together.
 """

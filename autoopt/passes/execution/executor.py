@@ -17,11 +17,11 @@ from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.memory import return_unused
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
+from autoopt.model.model_file import artifact_digest
 from autoopt.model.repairs import allow_constants
 from autoopt.model.session_options import session_config
 from autoopt.model.split.splitting import publish
 from autoopt.model.split.stored import digest_files, remove, sizes_of
-from autoopt.model.storage import artifact_digest
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused
 from autoopt.passes.base.build import build_pass

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+from autoopt.model.model_file import has_external_data
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import session_config
-from autoopt.model.storage import has_external_data
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
 from autoopt.space import Categorical

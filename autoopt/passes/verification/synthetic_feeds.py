@@ -47,9 +47,9 @@ def synthetic_feeds(
     Raises:
         ValueError: an input is not a tensor, is of an unknown type, or is too large.
     """
+    from autoopt.data.sources.open_sizes import with_channels
     from autoopt.data.sources.signals import lengths_of
     from autoopt.data.sources.synthetic import input_spec
-    from autoopt.data.sources.weight_sizes import with_channels
 
     inputs = caller_inputs(model)
     fixed: dict[str, list[int | str]] = {}
@@ -143,7 +143,7 @@ def _narrow(dims: list[int | str], narrower: list[int | str] | None) -> list[int
 
 def _image_sizes(graph: GraphProto, specs: Sequence[InputSpec]) -> dict[str, dict[int, int]]:
     """Channels, and sides by the table of positions, of inputs that a convolution reads, by name and axis."""
-    from autoopt.data.sources.weight_sizes import sides_by_positions
+    from autoopt.data.sources.open_sizes import sides_by_positions
 
     sides = sides_by_positions(graph)
     sizes: dict[str, dict[int, int]] = {}
