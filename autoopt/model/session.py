@@ -105,52 +105,34 @@ def _arguments(document: Mapping[str, Any]) -> tuple[SessionOptions, dict[str, A
     return options, arguments
 
 
-def make_session(
+def make_session(  # noqa: PLR0913  one argument for each thing that sessions differ in
     path: str | Path,
     session_options: JsonObject | None = None,
     execution_provider: str = "CPUExecutionProvider",
     threads: int = 1,
     *,
+    timed: bool = True,
     profile_prefix: str = "",
     script: str | None = None,
+    graph: bytes | None = None,
 ) -> InferenceSession:
     """Open a session of the model file at `path` on this EP, and on the CPU for nodes that the EP does not support.
 
-    A split model is opened as its users will open it, because times and memory depend on that. With `profile_prefix`,
-    the runtime's profiler writes a file whose path begins with it. A model set gives a session with the same methods;
-    `script` defines its pipeline, if it has one.
+    A split model is opened as its users will open it, because times and memory depend on that; if only the outputs
+    matter and nobody has it `timed`, as it is stored, which saves a copy. With `profile_prefix`, the runtime's profiler
+    writes a file whose path begins with it. A model set gives a session with the same methods; `script` defines its
+    pipeline, if it has one. A `graph` takes the place of the file's.
 
     Raises:
         InputError: unknown options, or an EP that the installed runtime lacks or silently replaced.
         Exception: onnxruntime's own, where it refuses the model.
     """
     if Path(path).name == MODEL_SET:
-        open_model = partial(make_session, execution_provider=execution_provider, threads=threads)
+        open_model = partial(make_session, execution_provider=execution_provider, threads=threads, timed=timed)
         model_set = make_set_session(Path(path), open_model, session_options, script=script)
         return cast("InferenceSession", model_set)
-    with as_deployed(Path(path)) as file:
-        return _open_session(file, session_options or {}, execution_provider, threads, profile_prefix)
-
-
-def make_untimed_session(
-    path: str | Path,
-    session_options: JsonObject | None = None,
-    execution_provider: str = "CPUExecutionProvider",
-    threads: int = 1,
-    *,
-    script: str | None = None,
-    graph: bytes | None = None,
-) -> InferenceSession:
-    """Open a session of which only the outputs matter; see `make_session`.
-
-    A split model is opened as it is stored: the copy that its users will open takes time and memory to make. A `graph`
-    takes the place of the file's.
-    """
-    if Path(path).name == MODEL_SET:
-        open_model = partial(make_untimed_session, execution_provider=execution_provider, threads=threads)
-        model_set = make_set_session(Path(path), open_model, session_options, script=script)
-        return cast("InferenceSession", model_set)
-    return _open_session(path, session_options or {}, execution_provider, threads, graph=graph)
+    with as_deployed(Path(path)) if timed else nullcontext(Path(path)) as file:
+        return _open_session(file, session_options or {}, execution_provider, threads, profile_prefix, graph)
 
 
 def make_plain_session(path: str | Path, *, packs_weights: bool = True, graph: bytes | None = None) -> InferenceSession:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.data.decoding.boxes import (
@@ -19,15 +18,6 @@ from autoopt.data.decoding.boxes import (
 from autoopt.errors import InputError
 
 BOX = st.tuples(*[st.floats(0, 50)] * 2, *[st.floats(1, 50)] * 2).map(lambda b: [b[0], b[1], b[0] + b[2], b[1] + b[3]])
-
-
-@given(BOX, BOX)
-def test_overlap_is_symmetric_and_one_only_for_the_same_box(one: list[float], two: list[float]) -> None:
-    a, b = np.array([one]), np.array([two])
-    overlap = intersection_over_union(a, b)[0, 0]
-    assert overlap == pytest.approx(intersection_over_union(b, a)[0, 0])
-    assert 0 <= overlap <= 1
-    assert intersection_over_union(a, a)[0, 0] == pytest.approx(1)
 
 
 def test_overlap_of_known_boxes() -> None:

@@ -116,48 +116,6 @@ def test_fitting_twice_changes_nothing(items: int, width: int) -> None:
     np.testing.assert_array_equal(fit(once, model)["x"], once["x"])
 
 
-def decoder(heads: int | str = 2, size: int = 4) -> list[InputSpec]:
-    """The inputs of a decoder with a cache, as exporters name them."""
-    cache = ("batch", heads, "past", size)
-    return [
-        spec("input_ids", "tensor(int64)", ("batch", "seq")),
-        spec("attention_mask", "tensor(int64)", ("batch", "all")),
-        spec("position_ids", "tensor(int64)", ("batch", "seq")),
-        spec("past_key_values.0.key", "tensor(float)", cache),
-        spec("past_key_values.0.value", "tensor(float16)", cache),
-    ]
-
-
-@given(st.integers(1, 3), st.integers(1, 5))
-def test_a_prompt_alone_becomes_a_complete_feed(items: int, count: int) -> None:
-    tokens = np.arange(items * count).reshape(items, count)
-    feed = fit({"prompt": tokens}, decoder())
-    assert list(feed) == [item.name for item in decoder()]
-    np.testing.assert_array_equal(feed["input_ids"], tokens)
-    np.testing.assert_array_equal(feed["attention_mask"], np.ones((items, count)))
-    np.testing.assert_array_equal(feed["position_ids"], np.tile(np.arange(count), (items, 1)))
-    assert feed["past_key_values.0.key"].shape == (items, 2, 0, 4)
-    assert [feed[item.name].dtype for item in decoder()] == [item.dtype for item in decoder()]
-
-
-def test_mask_and_positions_count_the_cache_that_the_data_have() -> None:
-    cache = {name: np.zeros((1, 2, 3, 4)) for name in ("past_key_values.0.key", "past_key_values.0.value")}
-    feed = fit({"input_ids": np.array([[5, 6]]), **cache}, decoder())
-    assert feed["attention_mask"].shape == (1, 5)
-    assert feed["position_ids"].tolist() == [[3, 4]]
-
-
-def test_a_mask_of_the_data_stays() -> None:
-    mask = np.array([[0, 1, 1]])
-    feed = fit({"input_ids": np.array([[5, 6, 7]]), "attention_mask": mask}, decoder())
-    np.testing.assert_array_equal(feed["attention_mask"], mask)
-
-
-def test_a_decoder_without_tokens_is_like_any_other_model() -> None:
-    with pytest.raises(InputError, match="no data for the model's input 'input_ids'; the data has: a, b"):
-        fit({"a": X, "b": X}, decoder())
-
-
 def test_a_state_begins_with_zeros_of_size_one_where_it_is_open() -> None:
     zeros = spec("h", "tensor(float16)", (2, "batch", None, 8)).zeros()
     assert (zeros.shape, zeros.dtype, float(zeros.sum())) == ((2, 1, 1, 8), np.float16, 0.0)

@@ -49,22 +49,12 @@ def test_normalizing_with_lists_works_along_an_axis():
     assert last[0].tolist() == [1.0, 0.0, -1.0]
 
 
-def test_transposing_and_reshaping_keep_the_items():
-    pictures = DataSet({"x": np.arange(24).reshape(2, 3, 4)})
-    assert steps.transpose(pictures, [0, 2, 1]).columns["x"].shape == (2, 4, 3)
-    assert steps.reshape(pictures, [12]).columns["x"].tolist() == np.arange(24).reshape(2, 12).tolist()
-
-
 @given(st.integers(1, 30), st.integers(0, 5))
 def test_shuffling_permutes_the_items_in_the_same_way_for_a_seed(count, seed):
     items = DataSet({"x": np.arange(count)})
     once, twice = steps.shuffle(items, seed), steps.shuffle(items, seed)
     assert sorted(once.columns["x"]) == list(range(count))
     assert once.columns["x"].tolist() == twice.columns["x"].tolist()
-
-
-def test_the_default_order_is_that_of_the_data():
-    assert steps.in_order(data()).columns["x"].shape == (2, 3)
 
 
 @given(st.lists(st.floats(-1000, 1000), min_size=2, max_size=6))

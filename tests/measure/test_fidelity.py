@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 
-import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,12 +25,6 @@ def test_an_output_is_as_near_as_can_be_to_itself(vector):
     assert values == pytest.approx(
         {"cosine": 1, "relative_l2": 0, "max_abs_error": 0, "top1_agreement": 1, "kl": 0}, abs=1e-6
     )
-
-
-@given(VECTOR, st.floats(0.01, 100))
-def test_cosine_does_not_see_scale(vector, scale):
-    if np.linalg.norm(vector) > 1e-3:
-        assert cosine(vector.astype(float) * scale, vector.astype(float)) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_known_distances():
@@ -72,37 +65,6 @@ def test_intervals_come_from_the_items():
     ours = [t + 0.1 * (i % 3) for i, t in enumerate(theirs)]
     found = compare_output("cosine", ours, theirs)
     assert found.low < found.value < found.high <= 1.0
-
-
-@given(VECTOR, VECTOR)
-def test_distances_are_the_same_both_ways_and_within_their_range(one, other):
-    assert cosine(one, other) == pytest.approx(cosine(other, one))
-    assert largest_error(one, other) == pytest.approx(largest_error(other, one))
-    assert -1 <= cosine(one, other) <= 1
-    assert 0 <= same_class(one, other) <= 1
-    assert kl(one, other) >= -1e-9
-
-
-@given(VECTOR, VECTOR)
-def test_scores_and_their_probabilities_have_the_same_divergence(one, other):
-    exponentials = [np.exp(scores.astype(float) - scores.max()) for scores in (one, other)]
-    probabilities = [values / values.sum() for values in exponentials]
-    assert kl(*probabilities) == pytest.approx(kl(one.astype(float), other.astype(float)), abs=1e-9)
-
-
-@given(hnp.arrays(np.float32, (3, 4), elements=st.floats(-10, 10, width=32)), st.permutations(range(4)))
-def test_the_order_of_the_classes_changes_no_agreement(scores, order):
-    other = scores[::-1]
-    assert same_class(scores[:, order], other[:, order]) == pytest.approx(agreement_without_ties(scores, other))
-
-
-def agreement_without_ties(scores, other):
-    """The share of equal best classes; rows with several best ones count by their first in either order."""
-    best = np.sort(scores, axis=1)[:, -2:]
-    best_of_other = np.sort(other, axis=1)[:, -2:]
-    if np.any(best[:, 0] == best[:, 1]) or np.any(best_of_other[:, 0] == best_of_other[:, 1]):
-        hypothesis.reject()
-    return float(np.mean(scores.argmax(1) == other.argmax(1)))
 
 
 def test_the_axis_of_the_classes_decides_what_agrees():

@@ -133,13 +133,13 @@ def test_one_session_of_the_candidate_serves_all_items(
     payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    make_session = runner.make_untimed_session
+    make_session = runner.make_session
 
     def note(path: str, *args: object, **options: object) -> object:
         opened.append(path)
         return make_session(path, *args, **options)
 
-    monkeypatch.setattr(runner, "make_untimed_session", note)
+    monkeypatch.setattr(runner, "make_session", note)
     assert worker.fidelity(payload)["details"]["items"] > source_comparison.FEWEST_ITEMS
     assert opened.count(payload["candidate"]["path"]) == 1
 

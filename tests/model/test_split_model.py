@@ -19,7 +19,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from autoopt.model import io
 from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
 from autoopt.model.model_file import size_of
-from autoopt.model.session import make_plain_session, make_session, make_untimed_session
+from autoopt.model.session import make_plain_session, make_session
 from autoopt.model.split import splitting
 from autoopt.model.split.splitting import Changed, publish, split_folder
 from autoopt.model.split.stored import (
@@ -280,7 +280,7 @@ def test_a_split_model_that_nobody_times_runs_as_it_is_stored(tmp_path: Path, mo
     monkeypatch.setattr(os, "memfd_create", refuse)
     with pytest.raises(OSError, match="a copy"):
         make_session(graph)
-    (untimed,) = make_untimed_session(graph).run(None, feed)
+    (untimed,) = make_session(graph, timed=False).run(None, feed)
     np.testing.assert_array_equal(untimed, timed)
 
 

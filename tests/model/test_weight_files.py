@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from pathlib import Path
 
 import pytest
 
 from autoopt.model import weight_files
-from autoopt.model.weight_files import FileBytes, NotSplit, WeightFiles, total_size
+from autoopt.model.weight_files import FileBytes, NotSplit, WeightFiles
 
 DATA = bytes(range(256)) * 20
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -23,30 +22,6 @@ def weights(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(weight_files, "READ_ONCE", 0)
         monkeypatch.setattr(weight_files, "CHUNK", 1000)
     return WeightFiles(tmp_path)
-
-
-def test_a_part_is_stored_once_by_its_content(weights: WeightFiles) -> None:
-    weight = weights.add(b"before" + DATA + b"after", 6, 6 + len(DATA))
-    assert weight == weights.add(DATA, 0, len(DATA))
-    assert (weight.digest, weight.size) == (DIGEST, len(DATA))
-    (path,) = weights.all()
-    assert path == weights.path(DIGEST)
-    assert path.read_bytes() == DATA
-    assert not stat.S_IMODE(path.stat().st_mode) & 0o222, "nobody changes a weight by mistake"
-
-
-def test_pieces_are_read_in_their_order(weights: WeightFiles) -> None:
-    weight = weights.add(DATA, 0, len(DATA))
-    pieces = [b"head", weight, b"tail"]
-    assert b"".join(weights.read(pieces)) == b"head" + DATA + b"tail"
-    assert total_size(pieces) == len(DATA) + 8
-
-
-def test_a_missing_weight_is_an_error(weights: WeightFiles) -> None:
-    weight = weights.add(DATA, 0, len(DATA))
-    weights.path(weight.digest).unlink()
-    with pytest.raises(FileNotFoundError):
-        list(weights.read([weight]))
 
 
 def test_a_use_renews_the_time_of_an_old_weight(weights: WeightFiles) -> None:

@@ -132,11 +132,6 @@ def test_every_property_survives_json() -> None:
     assert count.search.resolve({"mode": "slow"}) is IGNORED
 
 
-@given(st.dictionaries(st.text(max_size=5), st.one_of(st.none(), st.integers(), st.lists(st.text(max_size=3)))))
-def test_presets_survive_json(presets: dict[str, Any]) -> None:
-    assert through_json(PassInfo("p", "f", "s", presets=presets)).presets == presets
-
-
 PLAIN = st.sampled_from([int, float, str, bool, type(None), Any])
 HINTS = st.recursive(
     PLAIN | st.lists(st.sampled_from(["a", "b", 1, True]), min_size=1, unique_by=repr).map(lambda v: Literal[tuple(v)]),
@@ -152,13 +147,6 @@ def test_any_type_of_json_values_survives_json(hint: Any) -> None:
     copy = through_json(info)
     assert copy.parameter("x").type == info.parameter("x").type
     assert info_to_json(copy) == info_to_json(info)
-
-
-@given(HINTS, st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4))
-def test_a_type_from_json_accepts_the_same_values(hint: Any, value: Any) -> None:
-    parameter = ParameterInfo("x", hint, REQUIRED)
-    copy = through_json(PassInfo("p", "f", "s", (parameter,))).parameter("x")
-    assert (copy.check(value) is None) == (parameter.check(value) is None)
 
 
 def test_types_beyond_json_accept_everything() -> None:

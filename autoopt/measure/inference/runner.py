@@ -18,7 +18,7 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.model.random_nodes import seeded
 from autoopt.model.roles import Role, input_roles, may_be_same
-from autoopt.model.session import NO_PREPACKING, make_session, make_untimed_session
+from autoopt.model.session import NO_PREPACKING, make_session
 from autoopt.model.split.stored import is_split
 from autoopt.model.tensors import by_name
 
@@ -104,7 +104,7 @@ class ModelRunner:
                 threads = 1
             graph = seeded(Path(model.path)) if is_small else None
             place = (model.path, options, target.execution_provider, threads)
-            reopen = partial(make_untimed_session, *place, script=script, graph=graph)
+            reopen = partial(make_session, *place, timed=False, script=script, graph=graph)
             session = reopen()
         inputs = specs_of(session)
         outputs = tuple(output.name for output in session.get_outputs())
