@@ -23,7 +23,7 @@ BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "load_dataset": {
         "npz": "autoopt.data.sources.arrays:load_npz",
         "npy": "autoopt.data.sources.arrays:load_npy",
-        "onnx_test_data": "autoopt.data.sources.onnx_test_data:load",
+        "onnx_test_data": "autoopt.data.sources.arrays:load_onnx_test_data",
         "csv": "autoopt.data.sources.tables:load_csv",
         "parquet": "autoopt.data.sources.tables:load_parquet",
         "images": "autoopt.data.sources.images:load",

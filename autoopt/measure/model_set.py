@@ -20,7 +20,7 @@ from autoopt.data.opening import open_data
 from autoopt.data.sources.synthetic import assumed_sizes
 from autoopt.errors import InputError, one_line
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
-from autoopt.measure.recording import SET, Recording, RecordRequest
+from autoopt.measure.request import SET, Recording, RecordRequest
 from autoopt.model.model_set import CONTINUATION, ModelSet, ModelSetSession
 from autoopt.model.session import make_session, make_set_session
 from autoopt.script import script_line

@@ -1,12 +1,15 @@
-"""The records that cross to a worker and back: `MeasureRequest` and `MeasureReply`. Their JSON is made only here."""
+"""The records that cross to a worker and back: of meters, `MeasureRequest` and `MeasureReply`, and of model sets.
+
+`RecordRequest` asks for the inputs that reach each part of a set, and `Recording` says what was recorded.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from autoopt import json_codec
 from autoopt.data.config import DataConfig
@@ -213,3 +216,43 @@ def unpaired_ratio(candidate: Estimate, source: Estimate) -> Estimate | None:
     down = math.hypot((candidate.value - candidate.low) / source.value, value * (source.high / source.value - 1))
     up = math.hypot((candidate.high - candidate.value) / source.value, value * (1 - source.low / source.value))
     return Estimate(value, max(0.0, value - down), value + up)
+
+
+SET: Final = "set"
+"""Name of the file with the inputs of the set itself; a part's file has the part's name."""
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """The set, its data and the folder to record to."""
+
+    path: str
+    """The `model_set.json`."""
+    folder: str
+    """Receives `set.npz` and `<part>.npz`."""
+    data: Mapping[str, object] | None = None
+    """Inputs of the set; None to make them up."""
+    generated: Mapping[str, object] = field(default_factory=dict)
+    """Parameters of the inputs that are made up, see `sources.synthetic`."""
+    target: Target = field(default_factory=Target)
+    new_tokens: int = 32
+    """Tokens to generate after the prompt."""
+    start_token: int = 0
+    """The prompt where the data have none."""
+    user_script: str | None = None
+    """The file with the set's pipeline."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The recorded inputs of each part."""
+
+    items: int
+    seconds: Mapping[str, float]
+    """Usual time of each part for an item."""
+    calls: Mapping[str, int]
+    """Inferences of each part for an item."""
+    outputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Shapes of the outputs of the set's pipeline, if it has one."""
+    assumed: tuple[str, ...] = ()
+    """Sizes of inputs that were made up, where the models leave them open, in words."""

@@ -18,7 +18,7 @@ from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.profiles import read_profiles, request_for
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.io import parse
-from autoopt.model.tables import constant_shapes
+from autoopt.model.tensors import constant_shapes
 
 PLAIN = "biufcU"
 """Kinds of arrays that an .npz file holds without pickle."""

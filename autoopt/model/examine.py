@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoopt.model import tensors as walk
-from autoopt.model.inspection import Inspection, ValueSpec
+from autoopt.model.inspection import PLAIN_FORMS, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
-from autoopt.model.plain_forms import PLAIN_FORMS
 from autoopt.model.roles import Dimension
 from autoopt.model.split.stored import came_with_external_data, is_split, sizes_of
-from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
-from autoopt.model.tensors import names_of
+from autoopt.model.tensors import ALL_VALUES, constant_shapes, names_of, table_lengths
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto

@@ -6,11 +6,15 @@ from typing import Any
 
 import builders
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
-from onnx import helper
+from onnx import helper, parser
 
-from autoopt.data.sources.open_sizes import open_sizes, total_stride
+from autoopt.data.sources import synthetic
+from autoopt.data.sources.open_sizes import open_sizes, sides_by_positions, total_stride, with_channels
 from autoopt.data.sources.synthetic import input_spec
+from autoopt.model import io
 from autoopt.model.roles import input_roles
 
 
@@ -72,3 +76,70 @@ def test_a_resize_does_not_add_to_the_stride() -> None:
         ]
     )
     assert total_stride(proto.graph) == (4, 4)
+
+
+FEATURES, PATCH = 6, 4
+
+
+def patches(positions: int, *, lookup: bool = False, words: int = 49, stride: int = PATCH) -> onnx.ModelProto:
+    """Patches of an image with a vector for each place, beside words with a table of the same form."""
+    table = "t = Gather (table, places)\n p = Unsqueeze (t, zero)" if lookup else "p = Identity (table)"
+    model = parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21]>
+        g (float[n, c, h, w] pixels, int64[n, s] ids) => (float[n, p, {FEATURES}] y, float[n, s, {FEATURES}] z) {{
+            f = Conv <strides = [{stride}, {stride}]> (pixels, kernel)
+            r = Reshape (f, flat)
+            tokens = Transpose <perm = [0, 2, 1]> (r)
+            all = Concat <axis = 1> (class, tokens)
+            {table}
+            y = Add (all, p)
+            words = Gather (dictionary, ids)
+            z = Add (words, one)
+        }}"""
+    )
+    weights = {
+        "kernel": np.ones((FEATURES, 3, PATCH, PATCH), np.float32),
+        "class": np.ones((1, 1, FEATURES), np.float32),
+        "flat": np.array([0, 0, -1]),
+        "zero": np.array([0]),
+        "places": np.arange(positions),
+        "one": np.ones(1, np.float32),
+        "dictionary": np.ones((words, FEATURES), np.float32),
+        "table": np.ones((positions, FEATURES), np.float32),
+    }
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
+    return model
+
+
+@pytest.mark.parametrize("lookup", [False, True])
+@pytest.mark.parametrize(("positions", "side"), [(10, 12), (9, 12), (11, 12), (26, 20), (8, None)])
+def test_the_side_of_an_image_follows_from_the_table_of_positions(
+    positions: int, side: int | None, lookup: bool
+) -> None:
+    expected = {} if side is None else {"pixels": side}
+    assert sides_by_positions(patches(positions, lookup=lookup).graph) == expected
+
+
+def test_overlapping_patches_say_nothing_about_the_side() -> None:
+    assert sides_by_positions(patches(10, stride=2).graph) == {}
+
+
+def test_made_up_images_run_in_a_vision_transformer_with_open_sizes(tmp_path) -> None:
+    path = str(io.save(patches(10), tmp_path))
+    data = synthetic.load(path, items=1)
+    feeds = {name: arrays[0] for name, arrays in data.uneven.items()}
+    assert feeds["pixels"].shape == (1, 3, 12, 12)
+    onnxruntime.InferenceSession(path).run(None, feeds)
+    assert "images of 12x12 (its table of positions)" in synthetic.assumed_sizes(path, data.uneven)
+
+
+def test_channels_count_all_groups() -> None:
+    proto = builders.model(
+        [helper.make_node("Conv", ["x", "w"], ["y"], group=2)],
+        [builders.tensor("x", ["n", "c", "h", "w"])],
+        [builders.tensor("y", None)],
+        {"w": np.ones((4, 2, 3, 3), np.float32)},
+    )
+    (spec,) = with_channels(proto.graph, [synthetic.input_spec(proto.graph.input[0])])
+    assert spec.shape == ("n", 4, "h", "w")
+    assert open_sizes(proto, [spec], input_roles([spec]))["x"].by_axis == {2: 224, 3: 224}

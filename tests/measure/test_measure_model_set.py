@@ -17,7 +17,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.measure import model_set
 from autoopt.measure.model_set import record
-from autoopt.measure.recording import SET, Recording, RecordRequest
+from autoopt.measure.request import SET, Recording, RecordRequest
 from autoopt.model.model_set import MODEL_SET, ModelSet, Part, Pipeline
 from autoopt.model.session import make_session
 

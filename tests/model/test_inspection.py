@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.model.inspection import Inspection, ValueSpec
+from autoopt.model.inspection import FLOAT_FORMS, FUSED_LAYERS, QUANTIZED_OPS, Inspection, ValueSpec, with_plain_forms
 
 DIMS = st.none() | st.integers(0, 9) | st.text(max_size=5)
 SPECS = st.builds(ValueSpec, st.text(max_size=5), st.just("float32"), st.none() | st.lists(DIMS, max_size=4).map(tuple))
@@ -41,3 +41,14 @@ def test_facts_that_an_older_document_lacks_have_defaults() -> None:
 
 def test_the_operators_are_those_that_occur() -> None:
     assert inspection().ops == {"Conv", "com.microsoft::Gelu"}
+
+
+def test_integer_and_fused_operators_count_as_their_plain_forms_too() -> None:
+    counts = {"Conv": 1, "QLinearConv": 2, "com.microsoft::FusedConv": 3, "Relu": 4}
+    assert with_plain_forms(counts) == {**counts, "Conv": 6}
+    assert counts["Conv"] == 1
+
+
+def test_no_plain_form_is_quantized_or_fused() -> None:
+    forms = {*FLOAT_FORMS.values(), *FUSED_LAYERS.values()}
+    assert not forms & (QUANTIZED_OPS | FUSED_LAYERS.keys())

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from autoopt.errors import ConfigError
 from autoopt.olive import convert
+from autoopt.olive.config import Remarks
 from autoopt.spec import load_dag
+from autoopt.spec.source import Source
 
 METRICS = [
     {
@@ -163,3 +165,11 @@ def test_any_wrong_section_gives_a_dag_or_one_line(field: str, key: str, value: 
     except ConfigError:
         return
     assert load_dag(dag).passes
+
+
+def test_remarks_come_once_and_in_the_order_of_the_file() -> None:
+    remarks = Remarks(Source("c.json", lines={("b",): 9, ("a",): 2}))
+    for _ in range(2):
+        remarks.add(("b", "x"), "second", "do that")
+        remarks.add(("a",), "first")
+    assert remarks.texts() == ("c.json:2: a: first", "c.json:9: b.x: second; do that")

@@ -12,7 +12,7 @@ import pytest
 from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import MODELS, made, normal
 
-from autoopt.model.plain_forms import QUANTIZED_OPS
+from autoopt.model.inspection import QUANTIZED_OPS
 from autoopt.model.session import write_optimized
 from autoopt.model.tensors import op_name
 from autoopt.passes.onnx_tools.graphs import walk_nodes

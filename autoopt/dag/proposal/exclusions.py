@@ -11,8 +11,7 @@ from autoopt.dag.graph.priors import Prior, Scope, Values
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.templates import CPU, TEMPLATES, Template, provider_profile
 from autoopt.data.decoder import decodes
-from autoopt.model.inspection import Inspection
-from autoopt.model.plain_forms import QUANTIZED_OPS, with_plain_forms
+from autoopt.model.inspection import QUANTIZED_OPS, Inspection, with_plain_forms
 from autoopt.space import Value
 from autoopt.spec.targets import TargetSpec
 

@@ -46,8 +46,7 @@ from autoopt.dag.proposal.templates import (
     threaded_session,
 )
 from autoopt.json_codec import JsonValue
-from autoopt.model.inspection import Inspection
-from autoopt.model.plain_forms import FUSED_LAYERS
+from autoopt.model.inspection import FUSED_LAYERS, Inspection
 from autoopt.model.session_options import SEARCHED_OPTIONS
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.data.fit import InputSpec
 from autoopt.model.roles import Dimension, Role
-from autoopt.model.tables import SAME_SHAPE, constant_shapes, origins
+from autoopt.model.tensors import SAME_SHAPE, constant_shapes, origins
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto

@@ -16,7 +16,7 @@ from autoopt.data.sources.signals import carry_states, lengths_of, signal_items,
 from autoopt.errors import InputError, one_line
 from autoopt.model.roles import Kind, Role, input_roles
 from autoopt.model.session import make_session
-from autoopt.model.tables import constant_shapes, one_hot_lengths, table_lengths
+from autoopt.model.tensors import constant_shapes, one_hot_lengths, table_lengths
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto

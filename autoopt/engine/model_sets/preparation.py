@@ -13,7 +13,7 @@ from autoopt.engine.model_sets.sources import RecordedInputs, SetSources, record
 from autoopt.engine.run.opening import make_attempt, settings_of
 from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.work.context import RunContext
-from autoopt.measure.recording import SET
+from autoopt.measure.request import SET
 from autoopt.metrics import GENERATION
 from autoopt.model.model_set import ModelSet
 from autoopt.problem.content_keys import run_identity

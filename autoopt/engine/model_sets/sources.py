@@ -16,7 +16,7 @@ from autoopt.engine.model_sets.connections import connect
 from autoopt.engine.model_sets.part import store_set
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, read_object, to_json
-from autoopt.measure.recording import Recording, RecordRequest
+from autoopt.measure.request import Recording, RecordRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.fetch import fetch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from autoopt.model.inspection import FLOAT_FORMS, QUANTIZERS
 from autoopt.model.lazy_imports import helper, ir, ir_passes, np
-from autoopt.model.plain_forms import FLOAT_FORMS, QUANTIZERS
 from autoopt.model.tensors import op_name, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.data.decoder import align, decoder_of
 from autoopt.model.lazy_imports import helper, np, onnx
 from autoopt.model.roles import Role, input_roles, may_be_same
-from autoopt.model.tables import origins, table_lengths
-from autoopt.model.tensors import names_of
+from autoopt.model.tensors import names_of, origins, table_lengths
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
