@@ -6,14 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from autoopt.data.config import DataConfig, map_texts
 from autoopt.data.csv_files import listed_files
 from autoopt.errors import InputError
-from autoopt.model.files import external_names
+from autoopt.model.files import external_names, known_digest
 
 GENERATED: Final = "generated, version 1"
 """The identity of the items that `sources.synthetic` makes up. The version is raised whenever they change: failures of
@@ -74,7 +73,7 @@ def digest_path(path: Path) -> str:
             if external:
                 return _digest_files(path.parent, [path, *external])
             listed = listed_files(path)
-            return _digest_list(path, listed) if listed else _digest_file(path)
+            return _digest_list(path, listed) if listed else known_digest(path)
         if path.is_dir():
             return _digest_files(path, sorted(path.rglob("*")))
     except OSError as error:
@@ -86,24 +85,12 @@ def _digest_files(folder: Path, files: Iterable[Path]) -> str:
     total = hashlib.sha256()
     for file in files:
         if file.is_file():
-            line = f"{file.relative_to(folder).as_posix()}\0{_digest_file(file)}\n"
+            line = f"{file.relative_to(folder).as_posix()}\0{known_digest(file)}\n"
             total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
     return total.hexdigest()
 
 
 def _digest_list(path: Path, files: Iterable[Path]) -> str:
     """The sha256 of a list and of the files that it names, in its order; their names are in the list."""
-    digests = [_digest_file(file) for file in (path, *files)]
+    digests = [known_digest(file) for file in (path, *files)]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
-
-
-def _digest_file(path: Path) -> str:
-    stat = path.stat()
-    return _digest_unchanged(str(path), stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
-
-
-# All but the path are arguments only to tell changed files apart. A folder of images may hold 100,000 files.
-@lru_cache(maxsize=1 << 17)
-def _digest_unchanged(path: str, _size: int, _inode: int, _modified: int, _changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from autoopt.measure.latency.profiles import read_profiles, request_for
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Estimate
 from autoopt.model.model_file import ModelFile
+from autoopt.model.runtimes import native_output
 
 RUNS = 5
 """Inferences before the memory is read; the arena has grown by then."""
@@ -125,16 +124,15 @@ def child(payload: JsonObject) -> dict[str, int | None]:
     # Reset the peak (VmHWM): the process has needed memory to import its libraries.
     Path("/proc/self/clear_refs").write_text("5")
     before = _status_bytes("VmRSS")
-    with tempfile.TemporaryFile() as log, _redirect_stderr(log):
+    log: list[str] = []
+    with native_output(log):
         runner = ModelRunner.open(request.candidate, request)
         for profile_feeds in feeds:
             runner.reset()
             for feed in profile_feeds:
                 runner.run(feed)
         after = _status_bytes("VmHWM")
-        log.seek(0)
-        text = log.read().decode(errors="replace")
-    return {"peak_memory": max(0, after - before), "arena_memory": arena_bytes(text)}
+    return {"peak_memory": max(0, after - before), "arena_memory": arena_bytes("".join(log))}
 
 
 def _save_feeds(feeds: Sequence[Sequence[Feed]], file: Path) -> None:
@@ -183,16 +181,3 @@ def _status_bytes(field: str) -> int:
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise SystemFailure(f"this system does not report {field}")
-
-
-@contextmanager
-def _redirect_stderr(file: IO[bytes]) -> Iterator[None]:
-    """Redirect file descriptor 2 to `file`: native code writes there."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
 from autoopt.model.file_copies import append_part
-from autoopt.model.files import MODEL, ORT_MODEL, digest_of_contents
+from autoopt.model.files import MODEL, ORT_MODEL, digest_of_contents, version_of
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
 from autoopt.model.repairs import repair
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 LARGEST_GRAPH = (1 << 31) - 1
 """Bytes; protobuf reads no more."""
-FileState: TypeAlias = tuple[int, int, int, int]
-"""Inode, size, and the times of the last changes of content and of the file itself, in ns."""
 NUMBER = re.compile(r"[0-9]{1,18}")
 NOT_EXTERNAL = (0, 8)
 """Type codes of undefined types and of strings."""
@@ -103,17 +101,17 @@ class _Admitted:
     """A few words on each fault that was mended in our copy."""
     source: Path
     """The user's file."""
-    states: Mapping[int, FileState]
+    states: Mapping[int, tuple[int, ...]]
     """The state of each of the user's files when it was opened, by descriptor; that of the graph is the first."""
 
     @property
     def is_unchanged(self) -> bool:
         """True if graph and external data are still the files that were opened: else copies may not fit each other."""
         try:
-            graph = _state(os.stat(self.source))
+            graph = version_of(os.stat(self.source))
         except OSError:  # it is gone
             return False
-        states = {descriptor: _state(os.fstat(descriptor)) for descriptor in self.states}
+        states = {descriptor: version_of(os.fstat(descriptor)) for descriptor in self.states}
         return states == self.states and graph == next(iter(states.values()))
 
     def copy_files(self, dest: Path) -> None:
@@ -133,10 +131,6 @@ def _changed(source: Path) -> NotAdmitted:
     return NotAdmitted("the model changed while it was read", where=str(source), remedy=remedy)
 
 
-def _state(status: os.stat_result) -> FileState:
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
 @contextmanager
 def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
     """Copy the graph of the model `source` into the folder `dest`, and open its external data after all checks."""
@@ -145,7 +139,7 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
     dest.mkdir(parents=True, exist_ok=True)
     with ExitStack() as open_files:
         graph = open_files.enter_context(_open_model(source))
-        states = {graph.fileno(): _state(os.fstat(graph.fileno()))}
+        states = {graph.fileno(): version_of(os.fstat(graph.fileno()))}
         _copy(graph, copy)
         files: dict[str, IO[bytes]] = {}
         repairs: list[str] = []
@@ -158,7 +152,7 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
             repairs = repair(model)
             if repairs:
                 copy.write_bytes(model.SerializeToString(deterministic=True))
-        states |= {file.fileno(): _state(os.fstat(file.fileno())) for file in files.values()}
+        states |= {file.fileno(): version_of(os.fstat(file.fileno())) for file in files.values()}
         yield _Admitted(copy, files, tuple(repairs), source, states)
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,21 @@ def digest_file(path: str | os.PathLike[str]) -> str:
     except OSError as error:
         error.filename = path  # an error while reading names no file
         raise
+
+
+def version_of(status: os.stat_result) -> tuple[int, ...]:
+    """The identity of a version of a file, without reading it."""
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def known_digest(path: Path) -> str:
+    """The sha256 of a file, which is read once for each of its versions."""
+    return _digest_version(str(path), version_of(path.stat()))
+
+
+@lru_cache(maxsize=1 << 17)  # a folder of images may hold 100,000 files
+def _digest_version(path: str, _version: tuple[int, ...]) -> str:
+    return digest_file(path)
 
 
 def model_in(folder: str | os.PathLike[str]) -> Path:

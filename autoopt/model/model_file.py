@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
-from autoopt.model.files import MODEL, digest_file, digest_folder, external_names
+from autoopt.model.files import MODEL, digest_file, digest_folder, external_names, known_digest, version_of
 from autoopt.model.model_set import MODEL_SET, ModelSet
 from autoopt.model.split.stored import ORIGINAL, came_with_external_data, is_split, sizes_of
 
@@ -86,23 +86,10 @@ def content_digest(model: str) -> str:
     path = Path(model)
     if path.name == MODEL_SET:
         return digest_json([digest_file(path), *(content_digest(str(part)) for part in _parts_of(path))])
-    external = () if is_split(path) else sorted(_external_locations(path))
-    return _content_digest(model, tuple(_version(file) for file in (path, *(path.parent / name for name in external))))
-
-
-def _version(file: Path) -> tuple[int, ...]:
-    """The identity of a version of a file, without reading it."""
-    status = file.stat()
-    return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
-@lru_cache(maxsize=256)
-def _content_digest(model: str, _versions: tuple[tuple[int, ...], ...]) -> str:
-    path = Path(model)
     if is_split(path):
         return path.stem
-    external = [[name, digest_file(path.parent / name)] for name in sorted(_external_locations(path))]
-    return digest_json([digest_file(path), *external])
+    external = [[name, known_digest(path.parent / name)] for name in sorted(_external_locations(path))]
+    return digest_json([known_digest(path), *external])
 
 
 def _parts_of(path: Path) -> list[Path]:
@@ -111,7 +98,7 @@ def _parts_of(path: Path) -> list[Path]:
 
 
 def _external_locations(path: Path) -> frozenset[str]:
-    return _locations_in(path, _version(path))
+    return _locations_in(path, version_of(path.stat()))
 
 
 @lru_cache(maxsize=256)

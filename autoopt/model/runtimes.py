@@ -73,7 +73,7 @@ def _add_plugin(found: Providers, plugin: str) -> None:
 
     distribution = plugin.replace("_", "-")
     output: list[str] = []
-    with _error_output(output):
+    with native_output(output):
         try:
             provider = register(plugin)
             if provider in BUILT_IN:
@@ -100,7 +100,7 @@ def first_use(provider: str) -> str:
         return ELSEWHERE[provider]
     model = parser.parse_model(_ADDITION)
     output: list[str] = []
-    with _error_output(output):
+    with native_output(output):
         try:
             options, arguments = session_arguments(session_document({}, provider))
             session = ort.InferenceSession(model.SerializeToString(), options, **arguments)
@@ -125,7 +125,7 @@ def _in_short(output: str) -> str:
 
 
 @contextmanager
-def _error_output(output: list[str]) -> Iterator[None]:
+def native_output(output: list[str]) -> Iterator[None]:
     """Append to `output` what native code writes to standard output and error meanwhile."""
     with TemporaryFile() as file:
         kept = [os.dup(number) for number in (1, 2)]

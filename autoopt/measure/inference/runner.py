@@ -239,20 +239,6 @@ def _close(a: object, b: object) -> bool:
     return bool(np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-3, atol=1e-4 * scale + 1e-9))
 
 
-def stack(items: Sequence[object]) -> np.ndarray:
-    """Join one output of all items into one array with items along axis 0.
-
-    Raises:
-        InputError: the items' shapes differ.
-    """
-    arrays = list(map(np.asarray, items))
-    if len({array.shape for array in arrays}) > 1:
-        raise InputError("the outputs of the items differ in shape, so they do not form one array")
-    if arrays[0].ndim and arrays[0].shape[0] == 1:
-        return np.concatenate(arrays)
-    return np.stack(arrays)
-
-
 def plain(value: object) -> object:
     """Convert an output to numbers if possible: maps, one per item, become an array with a column for each key."""
     if not isinstance(value, list) or not value or not isinstance(value[0], dict):

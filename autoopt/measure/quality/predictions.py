@@ -9,7 +9,7 @@ import numpy as np
 from autoopt.data.dataset import DataSet
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
-from autoopt.measure.inference.runner import Item, ModelRunner, plain, stack
+from autoopt.measure.inference.runner import Item, ModelRunner, plain
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
@@ -177,4 +177,7 @@ def stack_or_list(values: Sequence[object]) -> object:
         return list(values)
     if len({np.asarray(value).shape for value in values}) > 1:
         return list(values)
-    return stack(values)
+    arrays = list(map(np.asarray, values))
+    if arrays[0].ndim and arrays[0].shape[0] == 1:
+        return np.concatenate(arrays)
+    return np.stack(arrays)
