@@ -33,15 +33,6 @@ def test_edits_are_the_levenshtein_distance(predicted: str, truth: str, distance
     assert edits(list(predicted), list(truth)) == (distance, len(truth))
 
 
-@given(SEQUENCES, SEQUENCES, SEQUENCES)
-def test_edits_are_a_distance(one: list[int], two: list[int], three: list[int]) -> None:
-    between = edits(one, two)[0]
-    assert between == edits(two, one)[0]
-    assert (between == 0) == (one == two)
-    assert abs(len(one) - len(two)) <= between <= max(len(one), len(two))
-    assert edits(one, three)[0] <= between + edits(two, three)[0]
-
-
 def test_texts_are_split_at_spaces_or_into_characters() -> None:
     assert symbols("the  cat sat", str.split) == ["the", "cat", "sat"]
     assert symbols(np.array(["the cat", "sat"], object), str.split) == ["the", "cat", "sat"]
@@ -109,10 +100,6 @@ def test_the_likelihood_counts_only_labelled_tokens() -> None:
     logits = np.log(np.array([[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]]))
     sums = log_likelihood(logits, np.array([[0, IGNORED]]))
     assert sums.tolist() == [[pytest.approx(math.log(0.5)), 1]]
-
-
-def test_large_scores_do_not_overflow() -> None:
-    assert np.isfinite(log_likelihood(np.full((1, 2, 3), 1e4), np.zeros((1, 2), int))).all()
 
 
 def test_perplexity_of_even_guesses_is_the_size_of_the_vocabulary() -> None:

@@ -52,15 +52,6 @@ def test_what_the_runtime_would_silently_accept_is_refused(options: dict[str, ob
         session_config(options, CPU)
 
 
-def test_plain_options_leave_out_the_defaults_of_the_runtime() -> None:
-    options = {
-        "graph_optimization_level": "all",
-        "config": {"session.intra_op.allow_spinning": "1"},
-        "io_binding": True,
-    }
-    assert plain_options(options) == {"io_binding": True}
-
-
 NAMED_OPTIONS = st.fixed_dictionaries(
     {},
     optional={

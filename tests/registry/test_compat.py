@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
@@ -12,7 +11,7 @@ from autoopt.errors import InputError
 from autoopt.passes.base.config import full_config
 from autoopt.registry import REQUIRED, registry
 from autoopt.registry.built_in import PRESETS
-from autoopt.registry.compat import TABLE, Answer, answer, answers
+from autoopt.registry.compat import Answer, answer, answers
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator
 
@@ -27,9 +26,6 @@ NINE = {
     "IncDynamicQuantization",
     "IncQuantization",
 }
-
-
-LINES = [line for line in TABLE.read_text().splitlines() if "|" in line and not line.startswith("#")]
 
 
 def test_all_eighty_and_the_nine_have_an_answer() -> None:
@@ -111,23 +107,3 @@ def test_case_does_not_matter_and_unknown_names_get_the_nearest() -> None:
     assert answer("onnxstaticquantization").passes == ("static_quantization",)
     with pytest.raises(InputError, match="did you mean 'replace_pow'"):
         answer("replace_powr")
-
-
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line.split(" | ")[0])
-def test_a_line_has_a_name_passes_parameters_and_a_remark(line: str) -> None:
-    name, passes, params, *remark = f"{line} ".split(" | ")
-    assert name == name.strip()
-    assert name
-    assert len(remark) <= 1
-    content = json.loads(params.strip().removeprefix("e.g.") or "{}")
-    assert isinstance(content, dict)
-    if passes.strip() == "-":
-        assert not content
-        assert remark, "a line without a pass gives the reason"
-        assert remark[0].strip()
-    assert not content or " or " not in passes, "parameters belong to one pass"
-
-
-def test_names_are_unique() -> None:
-    names = [line.split(" | ")[0] for line in LINES]
-    assert len(set(names)) == len(names)
