@@ -241,26 +241,29 @@ def inputs_of(session: ort.InferenceSession, feed: Mapping[str, Any]) -> dict[st
 def make_call(model: Path, document: Mapping[str, Any], feed: Mapping[str, Any]) -> Callable[[], Any]:
     """Open a session and warm it up; returns the function that runs it once."""
     session = open_session(model, resting(document))
-    feed = inputs_of(session, feed)
-
-    def run() -> Any:  # noqa: ANN401  outputs of any type
-        return session.run(None, feed)
-
-    call: Callable[[], Any] = run
-    if document.get("io_binding"):
-        binding = session.io_binding()
-        for name, value in feed.items():
-            binding.bind_cpu_input(name, value)
-        for output in session.get_outputs():
-            binding.bind_output(output.name)
-
-        def run_bound() -> Any:  # noqa: ANN401
-            session.run_with_iobinding(binding)
-            return binding.copy_outputs_to_cpu()
-
-        call = run_bound
+    call = caller(session, inputs_of(session, feed), is_bound=bool(document.get("io_binding")))
     warm_up(call)
     return call
+
+
+def caller(session: ort.InferenceSession, feed: Mapping[str, Any], *, is_bound: bool) -> Callable[[], Any]:
+    """Make a function that runs a session once.
+
+    If it is bound, inputs and outputs are bound beforehand; outputs then stay on the device until they are read.
+    """
+    if not is_bound:
+        return partial(session.run, None, dict(feed))
+    binding = session.io_binding()
+    for name, value in feed.items():
+        binding.bind_cpu_input(name, value)
+    for output in session.get_outputs():
+        binding.bind_output(output.name)
+
+    def run_bound() -> Any:  # noqa: ANN401  outputs of any type
+        session.run_with_iobinding(binding)
+        return binding.copy_outputs_to_cpu()
+
+    return run_bound
 
 
 def resting(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,6 @@ from autoopt.script import load_script
 from autoopt.target import DEVICE_OF
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnxruntime import InferenceSession, SessionOptions
 
 
@@ -287,33 +286,3 @@ def check_no_fallback(session: InferenceSession, execution_provider: str) -> Non
     """
     if execution_provider not in session.get_providers():
         raise InputError(f"onnxruntime fell back from {execution_provider} to {', '.join(session.get_providers())}")
-
-
-def caller(
-    session: InferenceSession, feeds: Mapping[str, np.ndarray], session_options: JsonObject | None = None
-) -> Callable[[], Sequence[object]]:
-    """Make a function that runs `session` on `feeds` once.
-
-    With the option `io_binding`, inputs and outputs are bound beforehand; outputs then stay on the device until they
-    are read.
-    """
-    fixed = dict(feeds)
-
-    def run() -> Sequence[object]:
-        outputs: Sequence[object] = session.run(None, fixed)
-        return outputs
-
-    if not (session_options or {}).get("io_binding"):
-        return run
-    binding = session.io_binding()
-    for name, value in feeds.items():
-        binding.bind_cpu_input(name, value)
-    for output in session.get_outputs():
-        binding.bind_output(output.name)
-
-    def run_bound() -> Sequence[object]:
-        session.run_with_iobinding(binding)
-        outputs: Sequence[object] = binding.copy_outputs_to_cpu()
-        return outputs
-
-    return run_bound

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.model.session import caller, make_options, make_session
+from autoopt.model.run_package import caller
+from autoopt.model.session import make_options, make_session
 from autoopt.model.session_options import OPTIMIZERS
 
 
@@ -41,5 +42,5 @@ def test_a_session_runs(model_path: Path, io_binding: bool) -> None:
     options = {"io_binding": io_binding, "disabled_optimizers": sorted(OPTIMIZERS)}
     session = make_session(model_path, options)
     x = np.ones((4, 3), np.float32)
-    (y,) = caller(session, {"x": x}, options)()
+    (y,) = caller(session, {"x": x}, is_bound=bool(options.get("io_binding")))()
     np.testing.assert_array_equal(y, x @ np.arange(6, dtype=np.float32).reshape(3, 2))

@@ -33,7 +33,7 @@ from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, Me
 from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import TOKEN_RATE, Estimate
 from autoopt.model.model_file import ModelFile
-from autoopt.model.session import caller
+from autoopt.model.run_package import caller
 from autoopt.target import DEVICE_OF
 
 Table: TypeAlias = dict[ThroughputCase, Throughput | str]
@@ -199,7 +199,7 @@ def subject_of(
         runner = opened.open(model, number)
         feed = batch(runner, data, number, request.settings.batch_size)
         own_feed = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in feed.items()}
-        return caller(runner.session, own_feed, options)
+        return caller(runner.session, own_feed, is_bound=bool(options.get("io_binding")))
 
     return Subject(make, lead_of(thread_count(request, model)))
 
