@@ -67,7 +67,9 @@ class MeasurementSettings:
     shapes: Mapping[str, list[int]] | None = _setting(None, "synthetic inputs: shape by input")
     ranges: Mapping[str, list[float]] | None = _setting(None, "synthetic inputs: [low, high] by input")
     image_size: tuple[int, ...] = _setting((), "synthetic inputs: [height, width] of images")
-    roles: Mapping[str, Kind] | None = _setting(None, "synthetic inputs: kind by input, if `plan` infers a wrong one")
+    roles: Mapping[str, Kind] | None = _setting(
+        None, "kind by input, such as sound or image, if `plan` infers a wrong one"
+    )
     state: Mapping[str, str] | None = _setting(None, "recurrent state: {output: input}")
     reset_every: int | None = _setting(None, "recurrent state: items after which it starts from zero again")
     samples: int = _setting(0, "fidelity: number of items to compare (as many as the model's speed allows, 16 to 1024)")
