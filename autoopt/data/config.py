@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from autoopt.data.components import BUILT_IN, Kind
-from autoopt.errors import InputError, did_you_mean, one_line
+from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonTypeError, from_json, to_json
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Json: TypeAlias = dict[str, object]
 
 PATH_PARAMS: Final = ("path", "labels", "tokenizer", "preprocessor", "vocabulary")
 """Parameters of `load_dataset` and `pre_process` that name files or folders, which must exist."""
-_STRICT: Final = {"extra": "forbid"}
 
 
 @dataclass(frozen=True)
 class ComponentConfig:
     """A registered component and its parameters."""
-
-    __pydantic_config__: ClassVar = _STRICT
 
     type: str
     params: Json = field(default_factory=dict)
@@ -43,8 +36,6 @@ class DataConfig:
     Raises:
         InputError: A number out of its range, or none or too many of `path`, `load_dataset` and `data_name`.
     """
-
-    __pydantic_config__: ClassVar = _STRICT
 
     path: str | None = None
     """A file or folder; decides the loader unless `load_dataset` does."""
@@ -118,10 +109,20 @@ class DataConfig:
             value = {"path": str(value)}
         if isinstance(value, Mapping):
             value = dict(value)
+            _check_fields(DataConfig, value, "data")
             for kind in BUILT_IN:
-                if isinstance(value.get(kind), str):
-                    value[kind] = {"type": value[kind]}
-        return _validated(value)
+                component = value.get(kind)
+                if isinstance(component, str):
+                    value[kind] = {"type": component}
+                elif isinstance(component, Mapping):
+                    _check_fields(ComponentConfig, component, f"data.{kind}")
+                    if "type" not in component:
+                        raise InputError("needs a type", where=f"data.{kind}")
+        try:
+            return from_json(DataConfig, value)
+        except JsonTypeError as error:
+            place, _, problem = str(error).partition(": ")
+            raise InputError(problem, where=f"data.{place}".removesuffix(".value")) from error
 
     def components(self) -> Iterator[tuple[Kind, ComponentConfig]]:
         """The components that are given, with their kinds."""
@@ -185,32 +186,13 @@ class DataConfig:
         return document
 
 
-@functools.cache
-def _adapter() -> TypeAdapter[DataConfig]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(DataConfig)
-
-
-def _validated(value: object) -> DataConfig:
-    try:
-        from pydantic import ValidationError
-    except ImportError:
-        # An interpreter that only measures. The config was validated before it was sent there.
-        try:
-            return from_json(DataConfig, value)
-        except JsonTypeError as error:
-            raise InputError(str(error), where="data") from error
-    try:
-        return _adapter().validate_python(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(["data", *map(str, first["loc"])])
-        if first["type"] == "unexpected_keyword_argument":
-            names = [each.name for each in fields(DataConfig)]
-            remedy = did_you_mean(str(first["loc"][-1]), names) or f"known: {', '.join(names)}"
-            raise InputError("unknown field", where=where, remedy=remedy) from error
-        raise InputError(one_line(first["msg"]).replace("Input should be", "must be"), where=where) from error
+def _check_fields(kind: type[DataConfig] | type[ComponentConfig], value: Mapping[str, object], where: str) -> None:
+    """Refuse unknown fields, which are misspelled ones."""
+    names = [each.name for each in fields(kind)]
+    for name in value:
+        if name not in names:
+            remedy = did_you_mean(str(name), names) or f"known: {', '.join(names)}"
+            raise InputError("unknown field", where=f"{where}.{name}", remedy=remedy)
 
 
 def _resolved_component(kind: Kind, component: ComponentConfig, root: str | Path) -> ComponentConfig:
