@@ -111,7 +111,7 @@ def test_each_session_runs_a_batch_of_its_own(tmp_path: Path, monkeypatch: pytes
     data = DataSet({"x": np.arange(32, dtype=np.float32).reshape(4, 8)})
     request = MeasureRequest(model, settings=MeasurementSettings(batch_size=2))
     feeds: list[dict[str, np.ndarray]] = []
-    monkeypatch.setattr(meter, "caller", lambda session, feed, options: feeds.append(feed))
+    monkeypatch.setattr(meter, "caller", lambda session, feed, is_bound: feeds.append(feed))
     subject = subject_of(request, data, model)
     for number in range(2):
         subject.make(number)

@@ -56,7 +56,7 @@ def test_both_make_the_same_session_and_the_same_inputs(files, options, monkeypa
         entry = [s.get_session_options().get_session_config_entry(key) for s in (ours, theirs)]
         assert entry[0] == entry[1] == options["config"][key]
     fed = []
-    monkeypatch.setattr(latency, "caller", lambda session, feeds, options: fed.append(feeds))
+    monkeypatch.setattr(latency, "caller", lambda session, feeds, is_bound: fed.append(feeds))
     for number in range(7):  # more than there are items
         latency.subject_of(request, evaluation_data(request), request.candidate).make(number)
         other = perf_loop.item(theirs, data, number)
