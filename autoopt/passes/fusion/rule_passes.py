@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from autoopt.model.lazy_imports import ir
 from autoopt.model.inspection import FUSED_LAYERS
+from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import FUSIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.gemm import split_gemms
