@@ -197,16 +197,6 @@ def fixed_size(dim: TensorShapeProto.Dimension) -> int:
     return max(0, int(dim.dim_value))
 
 
-def clear_unknown_dims(model: ModelProto) -> None:
-    """Leave out sizes that stand for unknown ones, -1 and ?, in place: tools take them for equal sizes."""
-    graph = model.graph
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        if value.type.HasField("tensor_type"):
-            for dim in value.type.tensor_type.shape.dim:
-                if dim.dim_value < 0 or dim.dim_param == "?":
-                    dim.Clear()
-
-
 def rename_inputs(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> None:
     """Let nodes read other values, given by the names of those they read now."""
     for node in nodes:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
-from autoopt.model.lazy_imports import onnx
-from autoopt.model.tensors import by_name
+from autoopt.model.lazy_imports import ir, ir_passes
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
-from autoopt.passes.onnx_tools.large_models import call_without_weights
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.values import find_values, given_inputs
 from autoopt.passes.shape.inference import RecordsTypes
 from autoopt.registry import Minimum
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 
 class FixInputShape(RecordsTypes):
@@ -22,73 +19,85 @@ class FixInputShape(RecordsTypes):
     The model then accepts only these shapes. Inputs not listed in `shapes` get `open_dims` for every open dimension.
     """
 
-    libraries = ("onnx", "onnxruntime")
+    libraries = ("onnx", "onnx-ir")
 
     shapes: Annotated[dict[str, list[int]], "fixed shapes by input name"] = {}
     open_dims: Annotated[int, Minimum(1), "size of the open dimensions of all other inputs"] = 1
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        from onnxruntime.tools.onnx_model_utils import make_input_shape_fixed
-
-        inputs = by_name(caller_inputs(model))
-        for name in self.shapes:
-            if name not in inputs:
-                raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")
-        clear_unknown_dims(model)
-        before = _signature(model)
-        self._set_shapes(model)
-        for name, value in inputs.items():
-            if name not in self.shapes and value.type.HasField("tensor_type"):
-                dims = value.type.tensor_type.shape.dim
-                make_input_shape_fixed(model.graph, name, [fixed_size(dim) or self.open_dims for dim in dims])
-        if _signature(model) == before:
+    def run(self, model: ir.Model) -> ir.Model | None:
+        inputs = given_inputs(model.graph)
+        find_values(self.shapes, inputs, "input")
+        open_unknown_sizes(model)
+        before = [value.shape for value in inputs]
+        for value in inputs:
+            if str(value.name) in self.shapes:
+                fix_sizes(value, self.shapes[str(value.name)])
+            elif value.shape is not None:
+                fix_sizes(value, [fixed_size(size) or self.open_dims for size in value.shape])
+        if [value.shape for value in inputs] == before:
             return None
-        return infer_fixed_shapes(model)
-
-    def _set_shapes(self, model: ModelProto) -> None:
-        """Give the inputs named in `shapes` their shapes, in place."""
-        from onnxruntime.tools.onnx_model_utils import make_input_shape_fixed
-
-        for name, shape in self.shapes.items():
-            try:
-                make_input_shape_fixed(model.graph, name, shape)
-            except ValueError as error:
-                raise Refused(f"input {name!r} cannot have the shape {shape}: {error}") from error
+        return with_inferred_shapes(model)
 
 
 class FixDimParam(RecordsTypes):
     """Gives a named dimension, such as `batch`, a fixed size in the whole model."""
 
-    libraries = ("onnx", "onnxruntime")
+    libraries = ("onnx", "onnx-ir")
 
     dim_param: Annotated[str, "name of the dimension; empty: the first open dimension of the first input"] = ""
     value: Annotated[int, Minimum(1), "size of the dimension"] = 1
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed
-
-        names: list[str] = []
-        for value in caller_inputs(model):
-            names += [dim.dim_param for dim in value.type.tensor_type.shape.dim if dim.dim_param]
+    def run(self, model: ir.Model) -> ir.Model | None:
+        sizes = [size for value in given_inputs(model.graph) for size in value.shape or ()]
+        names = [size.value for size in sizes if not isinstance(size, int) and size.value]
         name = self.dim_param or next(iter(names), "")
         if not name:
             return None
         if name not in names:
             available = ", ".join(dict.fromkeys(names)) or "none"
             raise Refused(f"no input has a dimension named {name!r}; named dimensions: {available}")
-        make_dim_param_fixed(model.graph, name, self.value)
-        return infer_fixed_shapes(model)
+        for value in _values(model):
+            if value.shape is not None:
+                value.shape = ir.Shape([self.value if size == name else size for size in value.shape])
+        return with_inferred_shapes(model)
 
 
-def _signature(model: ModelProto) -> list[bytes]:
-    return [value.SerializeToString(deterministic=True) for value in model.graph.input]
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """The inputs of all graphs and what their nodes compute."""
+    for graph in model.graphs():
+        yield from graph.inputs
+        for node in graph:
+            yield from node.outputs
 
 
-def infer_fixed_shapes(model: ModelProto) -> ModelProto:
-    """Record the inner and output shapes that follow from fixed input shapes, in place."""
-    inferred = call_without_weights(onnx.shape_inference.infer_shapes, model)
-    for output, inferred_output in zip(model.graph.output, inferred.graph.output, strict=True):
-        if output.type.HasField("tensor_type"):
-            output.type.CopyFrom(inferred_output.type)
-    replace_items(model.graph.value_info, inferred.graph.value_info)
-    return model
+def open_unknown_sizes(model: ir.Model) -> None:
+    """Leave out sizes that stand for unknown ones, -1 and ?, in place: tools take them for equal sizes."""
+    for value in _values(model):
+        if value.shape is not None:
+            sizes = [size if isinstance(size, int) else size.value for size in value.shape]
+            value.shape = ir.Shape(
+                [None if size == "?" or (isinstance(size, int) and size < 0) else size for size in sizes]
+            )
+
+
+def fixed_size(size: int | ir.SymbolicDim) -> int:
+    """The size of a dimension; 0 if it is open."""
+    return size if isinstance(size, int) else 0
+
+
+def fix_sizes(value: ir.Value, sizes: Sequence[int | None]) -> None:
+    """Fix the sizes of an input, in place; None leaves one as it is.
+
+    Raises:
+        Refused: the input has another number of sizes, or another one in a place.
+    """
+    shape = () if value.shape is None else value.shape
+    pairs = list(zip(shape, sizes, strict=False))
+    if len(shape) != len(sizes) or any(new is not None and fixed_size(old) not in (0, new) for old, new in pairs):
+        raise Refused(f"input {value.name!r} cannot have the shape {list(sizes)}; the model has {value.shape}")
+    value.shape = ir.Shape([old if new is None else new for old, new in pairs])
+
+
+def with_inferred_shapes(model: ir.Model) -> ir.Model:
+    """Record the inner and output shapes that follow from fixed input shapes."""
+    return apply_ir_passes(model, ir_passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False))

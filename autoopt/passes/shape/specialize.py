@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from autoopt.json_codec import JsonValue
-from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import by_name
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.folding import fold_constants
-from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
-from autoopt.passes.shape.fixed_shapes import infer_fixed_shapes
+from autoopt.passes.onnx_tools.folding import fold_ir_constants
+from autoopt.passes.onnx_tools.graphs import caller_inputs
+from autoopt.passes.onnx_tools.values import find_values, given_inputs
+from autoopt.passes.shape.fixed_shapes import fix_sizes, fixed_size, open_unknown_sizes, with_inferred_shapes
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import ModelProto
 
 
 class SpecializeInputs(Pass):
@@ -33,43 +33,41 @@ class SpecializeInputs(Pass):
     values: Annotated[dict[str, Any], "value of each input that becomes a constant, as nested lists"] = {}
     shapes: Annotated[dict[str, list[int | None]], "sizes by input name; null leaves a dimension open"] = {}
 
-    def run(self, model: ModelProto) -> ModelProto | Retry | None:
+    def run(self, model: ir.Model) -> ir.Model | Retry | None:
+        graph = model.graph
+        inputs = given_inputs(graph)
         if not self.values and not self.shapes:
-            return _common_contract(model, self.context)
-        inputs = by_name(caller_inputs(model))
-        for name in (*self.values, *self.shapes):
-            if name not in inputs:
-                raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")
-        if len(self.values) == len(inputs):
+            return _common_contract(inputs, self.context)
+        constants = find_values(self.values, inputs, "input")
+        fixed = find_values(self.shapes, inputs, "input")
+        if len(constants) == len(inputs):
             raise Refused("no input would be left")
-        clear_unknown_dims(model)
-        for name, shape in self.shapes.items():
-            _fix(inputs[name], shape)
-        for name in self.values:
-            _make_constant(model, inputs[name], self._array(inputs[name]))
+        open_unknown_sizes(model)
+        for value in fixed:
+            fix_sizes(value, self.shapes[str(value.name)])
+        for value in constants:
+            value.const_value = ir.tensor(self._array(value), name=value.name)
+            graph.inputs.remove(value)
+            graph.register_initializer(value)
         model.ir_version = max(model.ir_version, 4)  # earlier versions require weights to be inputs
-        return fold_constants(infer_fixed_shapes(model))
+        return fold_ir_constants(with_inferred_shapes(model))
 
     def pinned(self, model: ModelProto) -> dict[str, np.ndarray]:
-        pinned = {}
-        for value in caller_inputs(model):
-            if value.name in self.values:
-                pinned[value.name] = self._array(value)
-        return pinned
+        values = [value for value in caller_inputs(model) if value.name in self.values]
+        return {value.name: self._array(ir.serde.deserialize_value_info_proto(value, None)) for value in values}
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return {name: array for name, array in feeds.items() if name not in self.values}
 
-    def _array(self, value: ValueInfoProto) -> np.ndarray:
+    def _array(self, value: ir.Value) -> np.ndarray:
         """The constant for an input, in its type."""
-        tensor = value.type.tensor_type
         try:
-            array = np.array(self.values[value.name], helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+            array = np.array(self.values[str(value.name)], value.dtype and value.dtype.numpy())
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(f"input {value.name!r} cannot have the value given: {error}") from error
-        dims = list(map(fixed_size, tensor.shape.dim))
-        fits = len(dims) == array.ndim and all(dim in (0, size) for dim, size in zip(dims, array.shape, strict=True))
-        if tensor.HasField("shape") and not fits:
+        sizes = list(array.shape) if value.shape is None else list(map(fixed_size, value.shape))
+        fits = len(sizes) == array.ndim and all(size in (0, own) for size, own in zip(sizes, array.shape, strict=True))
+        if not fits:
             raise Refused(f"input {value.name!r} cannot have a value of shape {list(array.shape)}")
         return array
 
@@ -97,22 +95,23 @@ class _Common:
         return self.constant and self.count >= MIN_ITEMS and may_be_constant(self.first)
 
 
-def _common_contract(model: ModelProto, context: PassContext) -> Retry | None:
+def _common_contract(inputs: Sequence[ir.Value], context: PassContext) -> Retry | None:
     """Ask to run again with what all calibration items have in common; None if the model already demands it."""
     if context.calibration is None:
         raise Refused("needs values or shapes, or calibration data to take them from")
     common_values = _common_values(context.calibration())
     values: dict[str, JsonValue] = {}
     shapes: dict[str, JsonValue] = {}
-    for value in caller_inputs(model):
-        common = common_values.get(value.name)
+    for value in inputs:
+        name = str(value.name)
+        common = common_values.get(name)
         if common is None:
             continue
         if common.is_constant:
-            values[value.name] = common.first.tolist()
+            values[name] = common.first.tolist()
         elif _is_narrower(value, common.sizes):
-            shapes[value.name] = list(common.sizes)
-    if len(values) == len(caller_inputs(model)) or not (values or shapes):
+            shapes[name] = list(common.sizes)
+    if len(values) == len(inputs) or not (values or shapes):
         return None
     return Retry("values and sizes taken from the calibration data", {"values": values, "shapes": shapes})
 
@@ -129,28 +128,8 @@ def _common_values(feeds: Iterable[Mapping[str, np.ndarray]]) -> dict[str, _Comm
     return common
 
 
-def _is_narrower(value: ValueInfoProto, sizes: Sequence[int | None]) -> bool:
+def _is_narrower(value: ir.Value, sizes: Sequence[int | None]) -> bool:
     """Tell if `sizes` fix a dimension that the input leaves open."""
-    dims = value.type.tensor_type.shape.dim
-    if len(dims) != len(sizes):
+    if value.shape is None or len(value.shape) != len(sizes):
         return False
-    return any(not fixed_size(dim) and size for dim, size in zip(dims, sizes, strict=True))
-
-
-def _fix(value: ValueInfoProto, shape: list[int | None]) -> None:
-    """Fix the sizes of an input, in place."""
-    dims = value.type.tensor_type.shape.dim
-    fits = len(dims) == len(shape) and all(
-        size is None or fixed_size(dim) in (0, size) for dim, size in zip(dims, shape, strict=True)
-    )
-    if not fits:
-        raise Refused(f"input {value.name!r} cannot have the shape {shape}")
-    for dim, size in zip(dims, shape, strict=True):
-        if size is not None:
-            dim.dim_value = size
-
-
-def _make_constant(model: ModelProto, value: ValueInfoProto, array: np.ndarray) -> None:
-    """Turn an input into a weight, in place."""
-    model.graph.initializer.append(numpy_helper.from_array(array, value.name))
-    replace_items(model.graph.input, [other for other in model.graph.input if other.name != value.name])
+    return any(not fixed_size(old) and new for old, new in zip(value.shape, sizes, strict=True))
