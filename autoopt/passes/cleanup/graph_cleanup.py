@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, ClassVar
 
 from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass
@@ -14,37 +14,30 @@ from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
 from autoopt.registry import Minimum
 from autoopt.space import Boolean, Categorical
 
-if TYPE_CHECKING:
-    pass
-
 
 class LibraryCleanup(Pass):
-    """The common part of the clean-up steps that are passes of onnx-ir."""
+    """The common part of the clean-up steps that are passes of onnx-ir, named by `steps`."""
 
     target_bound = False
     tolerance = "lossless"
     libraries = ("onnx", "onnx-ir")
+    steps: ClassVar[tuple[str, ...]] = ()
+
+    def run(self, model: ir.Model) -> ir.Model | None:
+        return apply_ir_passes(model, *(getattr(ir_passes, step)() for step in self.steps))
 
 
 class NameFix(LibraryCleanup):
     """Gives every node and value a unique name; onnxruntime refuses models with duplicate node names."""
 
     touches = ("names",)
-
-    def run(self, model: ir.Model) -> ir.Model | None:
-        return apply_ir_passes(model, ir_passes.NameFixPass())
+    steps = ("NameFixPass",)
 
 
 class RemoveUnused(LibraryCleanup):
     """Removes nodes, weights, functions and operator sets that no output needs."""
 
-    def run(self, model: ir.Model) -> ir.Model | None:
-        return apply_ir_passes(
-            model,
-            ir_passes.RemoveUnusedNodesPass(),
-            ir_passes.RemoveUnusedFunctionsPass(),
-            ir_passes.RemoveUnusedOpsetsPass(),
-        )
+    steps = ("RemoveUnusedNodesPass", "RemoveUnusedFunctionsPass", "RemoveUnusedOpsetsPass")
 
 
 class IdentityElimination(LibraryCleanup):
@@ -152,17 +145,17 @@ class LiftSubgraphInitializers(LibraryCleanup):
 
     needs_ops = ("If", "Loop", "Scan", "SequenceMap")
     aliases = ("lift_subgraph_init",)
-
-    def run(self, model: ir.Model) -> ir.Model | None:
-        return apply_ir_passes(model, ir_passes.LiftSubgraphInitializersToMainGraphPass())
+    steps = ("LiftSubgraphInitializersToMainGraphPass",)
 
 
 class InputsClean(LibraryCleanup):
     """Removes weights from the inputs, which makes them constant, so that other passes can fold them."""
 
+    steps = ("RemoveInitializersFromInputsPass",)
+
     def run(self, model: ir.Model) -> ir.Model | None:
         model.ir_version = max(model.ir_version, 4)  # earlier versions require weights to be inputs
-        return apply_ir_passes(model, ir_passes.RemoveInitializersFromInputsPass())
+        return super().run(model)
 
 
 class ConstantFolding(Pass):
