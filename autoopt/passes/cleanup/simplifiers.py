@@ -13,7 +13,6 @@ from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
@@ -24,7 +23,15 @@ from autoopt.passes.onnx_tools.graphs import (
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import call_on_references, call_without_large_weights
-from autoopt.passes.onnx_tools.libraries import apply_rules, loads, quiet, rule_sets
+from autoopt.passes.onnx_tools.libraries import (
+    INPUT_LIMIT,
+    OUTPUT_LIMIT,
+    apply_rules,
+    fold_constants,
+    loads,
+    quiet,
+    rule_sets,
+)
 from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.passes.patches.exact_rules import make_rules_exact
 from autoopt.registry import Minimum

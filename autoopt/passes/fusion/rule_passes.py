@@ -100,7 +100,7 @@ class HardSigmoidFusion(Rewriting):
     """Joins the Add, Clip and Div of a hard sigmoid or hard swish, as mobile networks have them, into HardSigmoid."""
 
     needs_ops = ("Clip",)
-    rules = tuple(f"activation:{name}" for name in ("HardSwishByDiv", "HardSwish", "HardSigmoidByDiv", "HardSigmoid"))
+    rules = tuple(f"operators:{name}" for name in ("HardSwishByDiv", "HardSwish", "HardSigmoidByDiv", "HardSigmoid"))
 
 
 class StftToConv(Rewriting):
@@ -108,7 +108,7 @@ class StftToConv(Rewriting):
 
     version = 2
     needs_ops = ("STFT",)
-    rules = ("as_convolution:StftAsConv",)
+    rules = ("operators:StftAsConv",)
 
 
 class ConvTransposeToConv(Rewriting):
@@ -120,7 +120,7 @@ class ConvTransposeToConv(Rewriting):
     version = 2
     needs_ops = ("ConvTranspose",)
     accelerators = ("CPUExecutionProvider",)
-    rules = ("as_convolution:ConvTransposeAsConvs",)
+    rules = ("operators:ConvTransposeAsConvs",)
 
 
 class SplitFusedLayers(Rewriting):

@@ -1,4 +1,4 @@
-"""Libraries called quietly: onnx-ir passes and onnxscript's rewrite rules."""
+"""Libraries called quietly: onnx-ir passes, and onnxscript's rewrite rules and folding of constants."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from autoopt.model import io as model_io
 from autoopt.model.lazy_imports import ir, ir_passes
 from autoopt.model.session import make_plain_session
 from autoopt.model.split.stored import beside_weights
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.patches.exact_rules import make_rules_exact
 
@@ -144,3 +145,33 @@ def loads(model: ModelProto, work: Path) -> bool:
     except Exception:  # any exception type of the runtime
         return False
     return True
+
+
+INPUT_LIMIT: Final = 8192
+OUTPUT_LIMIT: Final = 512 * 512
+"""Default limits of onnxscript's constant folding, in elements."""
+
+
+def fold_constants(
+    model: ModelProto, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
+) -> ModelProto:
+    """Fold constants of a protobuf; see `fold_ir_constants`."""
+    return to_proto(fold_ir_constants(to_ir(model), input_size_limit, output_size_limit))
+
+
+def fold_ir_constants(
+    model: ir.Model, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
+) -> ir.Model:
+    """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused."""
+    from onnxscript import optimizer
+
+    def count_constants() -> int:
+        return sum(node.op_type == "Constant" for node in model.graph)
+
+    with quiet():
+        before = count_constants()
+        optimizer.fold_constants(model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
+        ir_passes.RemoveUnusedNodesPass()(model)
+        if count_constants() > before:
+            ir_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+        return model

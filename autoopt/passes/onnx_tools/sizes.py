@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
-from autoopt.passes.onnx_tools.folding import fold_ir_constants
-from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes, fold_ir_constants
 
 SAME_NUMBERS: Final = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape")
 """Operators that return the numbers of a size as they are."""

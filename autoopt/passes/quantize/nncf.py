@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from autoopt.errors import one_line
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.onnx_tools.folding import fold_constants
 from autoopt.passes.onnx_tools.graphs import has_more_of, op_counts
-from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.onnx_tools.libraries import fold_constants, quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.ort_quantizer import INTEGER_OPS

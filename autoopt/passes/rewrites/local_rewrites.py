@@ -28,8 +28,8 @@ RULES: Final = {
     "pre_scale": "arithmetic:PreScale",
     "replace_half_reducemean": "arithmetic:HalfReduceMean",
     "replace_bn_with_mul_add": "arithmetic:BatchNormToMulAdd",
-    "fuse_cast_into_onehot": "selection:CastIntoOneHot",
-    "replace_where_mask": "selection:WhereMaskToAdd",
+    "fuse_cast_into_onehot": "arithmetic:CastIntoOneHot",
+    "replace_where_mask": "arithmetic:WhereMaskToAdd",
 }
 """Rule name -> `module:class` in this package."""
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Session options of onnxruntime as search parameters."""
+"""Settings of the runtime as passes: session options, and the arithmetic of a provider."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.json_codec import without_nulls
 from autoopt.model.session_options import (
+    PRECISION_OPTIONS,
     SEARCHED_OPTIONS,
     less_exact,
     plain_options,
@@ -21,6 +22,7 @@ from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
 
 _CUDA: Final = "CUDAExecutionProvider"
 _OPENVINO: Final = "OpenVINOExecutionProvider"
@@ -172,3 +174,31 @@ def _as_text(value: bool | int | str) -> str:
     if isinstance(value, bool):
         return str(int(value))
     return str(value)
+
+
+class ProviderPrecision(Pass):
+    """Has the execution provider compute in half precision where it has kernels for that. The graph stays as it is."""
+
+    session_only = True
+    tolerance = "lossy"
+    conflicts = ("provider_precision",)
+    accelerators = tuple(PRECISION_OPTIONS)
+    libraries = ("onnxruntime",)
+
+    precision: Annotated[Literal["bf16", "f16"], "type of the arithmetic; f16 is bf16 on CPUs that have only that"] = (
+        "bf16"
+    )
+
+    @classmethod
+    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
+        values = list(PRECISION_OPTIONS.get(accelerator.execution_provider, {}))
+        if accelerator.device == "cpu" and not {"avx512_fp16", "amx_fp16"} & accelerator.isa:
+            return parameter
+        return replace(parameter, search=Categorical(values)) if values else parameter
+
+    def run(self, model: ModelProto) -> None:
+        provider, options = self.context.accelerator.execution_provider, self.context.session_options
+        more = PRECISION_OPTIONS.get(provider, {}).get(self.precision)
+        if more is None:
+            raise Refused(f"{provider} has no option for {self.precision}")
+        options["provider_options"] = with_provider_options(options.get("provider_options", {}), more)

@@ -10,8 +10,8 @@ from autoopt.json_codec import JsonValue
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.folding import fold_ir_constants
 from autoopt.passes.onnx_tools.graphs import caller_inputs
+from autoopt.passes.onnx_tools.libraries import fold_ir_constants
 from autoopt.passes.onnx_tools.values import find_values, given_inputs
 from autoopt.passes.shape.fixed_shapes import fix_sizes, fixed_size, open_unknown_sizes, with_inferred_shapes
 
