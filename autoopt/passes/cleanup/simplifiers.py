@@ -72,6 +72,8 @@ SET_PREFIXES: Final = {"eliminate": "eliminate_", "fuse": "fuse_"}
 """Sets of onnxoptimizer's passes and the prefix of their names."""
 UNSAFE_PASSES: Final = ("fuse_qkv",)
 """Passes of onnxoptimizer that abort the process (a failed C++ assertion)."""
+WRONG_PASSES: Final = ("fuse_consecutive_squeezes",)
+"""Passes of onnxoptimizer that run only on request: this one takes negative axes for others."""
 IDEMPOTENT_PASS: Final = "eliminate_consecutive_idempotent_ops"
 """Takes the second of two Reshapes for the same as both, which is wrong if it copies a dimension of the first."""
 
@@ -126,7 +128,7 @@ def expand_names(names: list[str], defaults: list[str], available: list[str]) ->
     Raises:
         Refused: a name is unknown or unsafe.
     """
-    safe = [name for name in defaults if name not in UNSAFE_PASSES]
+    safe = [name for name in defaults if name not in (*UNSAFE_PASSES, *WRONG_PASSES)]
     expanded: list[str] = []
     for name in names:
         if name in UNSAFE_PASSES:

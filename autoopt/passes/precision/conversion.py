@@ -62,7 +62,8 @@ def to_float16(
     if options.pop("keep_io_types", False):
         # The converters' casts do not reach bodies, which read inputs of the model by name, and onnxconverter-common's
         # leave out outputs of operators that stay in float32.
-        kinds = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+        values = [value for value in (*model.graph.input, *model.graph.output) if value.type.HasField("tensor_type")]
+        kinds = {value.name: value.type.tensor_type.elem_type for value in values}
     kept_types = {*float16.DEFAULT_OP_BLOCK_LIST, "Celu", *op_types}
     kept_names = {*names, *protected, *_without_float16(model)}
     _separate_weights(model, kept_types, kept_names)
