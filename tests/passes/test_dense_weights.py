@@ -11,7 +11,8 @@ from bench import outputs, saved, step
 from micro_models import made
 from onnx import helper, numpy_helper
 
-from autoopt.passes.onnx_tools.dense_weights import make_weights_dense
+from autoopt.model import io
+from autoopt.passes.execution.current_model import CurrentModel
 
 DENSE = np.array([[0, 2, 0], [0, 0, -3]], np.float32)
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
@@ -53,8 +54,7 @@ MODELS = {"initializer": initializer, "in a body": in_a_body, "constant": consta
 @pytest.mark.parametrize("coordinates", [False, True])
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_the_model_computes_the_same(tmp_path: Path, kind: str, coordinates: bool) -> None:
-    model = MODELS[kind](coordinates)
-    make_weights_dense(model)
+    model = CurrentModel(io.save(MODELS[kind](coordinates), tmp_path / "source")).model
     assert "sparse" not in str(model)
     np.testing.assert_array_equal(outputs(model, tmp_path, {"x": X})[0], X + DENSE)
 
