@@ -13,7 +13,7 @@ import autoopt.passes
 from autoopt.passes.base import Pass
 from autoopt.registry import BUILT_IN, registry
 
-NOT_LISTED = {"Sequence", "Repeat", "FunctionPass", "Static"}
+NOT_LISTED = {"Sequence", "Repeat", "FunctionPass", "Static", "LibraryCleanup", "Rewriting"}
 """Wrappers around passes, and a base of several."""
 PASSES = Path(autoopt.passes.__file__).parent
 
