@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
-from autoopt.model.lazy_imports import ir, numpy_helper
+from autoopt.model.lazy_imports import ir
 from autoopt.model.split import splitting
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
@@ -16,11 +16,9 @@ from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
-    constant_tensors,
     drop_types_of_omitted,
     is_standard,
     store_as_tensor,
-    walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import call_on_references, call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import (
@@ -72,16 +70,15 @@ SET_PREFIXES: Final = {"eliminate": "eliminate_", "fuse": "fuse_"}
 """Sets of onnxoptimizer's passes and the prefix of their names."""
 UNSAFE_PASSES: Final = ("fuse_qkv",)
 """Passes of onnxoptimizer that abort the process (a failed C++ assertion)."""
-WRONG_PASSES: Final = ("fuse_consecutive_squeezes",)
-"""Passes of onnxoptimizer that run only on request: this one takes negative axes for others."""
-IDEMPOTENT_PASS: Final = "eliminate_consecutive_idempotent_ops"
-"""Takes the second of two Reshapes for the same as both, which is wrong if it copies a dimension of the first."""
+WRONG_PASSES: Final = ("eliminate_consecutive_idempotent_ops", "fuse_consecutive_squeezes")
+"""Passes of onnxoptimizer that run only on request. The first takes the second of two Reshapes for the same as both,
+also where it copies a dimension of the first; the other takes negative axes for others."""
 
 
 class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
-    version = 4
+    version = 5
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -101,25 +98,12 @@ class OnnxOptimizer(Pass):
 
         defaults, available = onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
         names = expand_names(self.passes, defaults, available)
-        if _copies_dimensions(model):
-            names = [name for name in names if name != IDEMPOTENT_PASS]
         with quiet():
             optimize = partial(onnxoptimizer.optimize, passes=names, fixed_point=self.fixed_point)
             optimized: ModelProto = drop_types_of_omitted(call_without_large_weights(optimize, model))
         if "fuse_bn_into_conv" in names:
             return call_on_references(fold_constants, optimized)
         return optimized
-
-
-def _copies_dimensions(model: ModelProto) -> bool:
-    """Tell if a Reshape may copy dimensions of its input, as a 0 in its shape does."""
-    constants = constant_tensors(model.graph)
-    for node in walk_nodes(model.graph):
-        if node.op_type == "Reshape" and len(node.input) > 1:
-            shape = constants.get(node.input[1])
-            if shape is None or 0 in numpy_helper.to_array(shape):
-                return True
-    return False
 
 
 def expand_names(names: list[str], defaults: list[str], available: list[str]) -> list[str]:
