@@ -157,9 +157,9 @@ class ForkedWorker:
         If its process id is not known, it has not begun, perhaps behind a long import, and ends as soon as it does.
         """
         self.requests.close()
-        if worker and self.poll() is None:
+        if worker and (self.poll() is None or not self.server.alive):  # a dead server has killed no group
             with suppress(OSError):
-                os.kill(worker, signal.SIGKILL)
+                os.killpg(worker, signal.SIGKILL)
         self.wait(seconds if worker else EXIT_SECONDS)
         for pipe in (self.replies, self.errors, self._status):
             pipe.close()

@@ -1,6 +1,7 @@
 """The measurement gate: while one process measures a latency, no other work of autoopt runs on this machine.
 
-A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold the
+A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Two, because a
+lock of a file names its holder and needs no permission to write; locks of parts of one file do not. Workers hold the
 gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
 that new work cannot starve it. Whose run has measured for less time lately passes the turnstile first, so a run that
 has not measured its source yet waits for one measurement at most. The kernel releases the locks of a process that ends

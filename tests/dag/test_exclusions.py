@@ -115,12 +115,6 @@ def test_layers_in_branches_count_where_the_data_decide_between_them(
     assert (rule("selective", inspection, narrowing=narrowing) is None) == is_tried
 
 
-def test_the_smallest_model_may_be_a_slower_one() -> None:
-    inputs = inputs_of(TINY)
-    assert not inputs.with_goal("latency").smaller_counts
-    assert inputs.with_goal("size").smaller_counts
-
-
 def test_an_mlp_with_a_softmax_has_no_attention() -> None:
     inspection = replace(model("Softmax"), op_counts={"Softmax": 1, "MatMul": 3})
     assert rule("fuse", inspection) == ("inspection", "no attention, GELU or LayerNorm in this model")

@@ -46,6 +46,20 @@ def test_crash_takes_the_family_along(pool: WorkerPool, tmp_path: Path) -> None:
     assert all_gone(pids)
 
 
+def test_the_group_of_a_worker_does_not_outlive_a_killed_server(pool: WorkerPool, tmp_path: Path) -> None:
+    fifo = tmp_path / "pids"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(pool.call, "jobs:hang_with_family", {"tell": str(fifo)}, HANG_SECONDS)
+        worker, near, far = pids_from(fifo)
+        server = psutil.Process(worker).parent()
+        assert server
+        server.kill()
+        assert call.result().outcome is Outcome.CRASHED
+    psutil.Process(far).kill()  # in a session of its own
+    assert all_gone([worker, near])
+
+
 PARENT = """
 import sys, threading
 from autoopt.workers import WorkerPool

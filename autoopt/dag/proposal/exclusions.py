@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from autoopt.dag.compiler.pruning import Reason
@@ -84,10 +84,6 @@ class ProposalInputs:
     smaller_counts: bool = False
     """True if a smaller model may be the answer even where it is not faster: the user asked for a precision or for the
     smallest model."""
-
-    def with_goal(self, minimize: str | None) -> ProposalInputs:
-        """The inputs for a run that minimizes `latency`, `size` or `memory`; None for the default."""
-        return replace(self, smaller_counts=self.smaller_counts or minimize in ("size", "memory"))
 
     @property
     def judged(self) -> bool:
