@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
@@ -11,6 +11,9 @@ from autoopt.report.run_facts import ModelContent
 from autoopt.report.table import Table, write_lines
 from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, metric_text, settings_text, short, value_text
 from autoopt.results.figures import is_quality
+
+MOST_REPORT: Final = 160
+"""Characters of a report of a pass in the text."""
 
 
 def write_lineage(document: Mapping[str, Any], stream: TextIO) -> None:
@@ -75,8 +78,12 @@ def params_of_step(step: Mapping[str, Any]) -> str:
 
 
 def _report_lines(step: Mapping[str, Any]) -> list[str]:
-    reports = step.get("reports") or {}
-    return [f"     {one_line(name)}: {value_text(report)}" for name, report in reports.items()]
+    lines = []
+    for name, report in (step.get("reports") or {}).items():
+        text = value_text(report)
+        shown = text if len(text) <= MOST_REPORT else f"{text[:MOST_REPORT]} … (--json has all of it)"
+        lines.append(f"     {one_line(name)}: {shown}")
+    return lines
 
 
 def _environment_text(environment: object) -> str:

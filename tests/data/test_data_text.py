@@ -94,6 +94,8 @@ def test_a_file_that_is_no_tokenizer_and_a_missing_column_are_named(tmp_path, to
     data = DataSet({"text": np.array(["one"], object)}, name="d")
     with pytest.raises(InputError, match="d: no column 'words' to tokenize"):
         text.tokenize(data, tokenizer, column="words")
+    numbers = DataSet({"age": np.ones(3, np.float32)})
+    assert text.tokenize(numbers, tokenizer) is numbers, "a table of numbers beside a model of texts"
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(InputError, match=r"bad\.json: not a tokenizer file"):
         text.tokenize(data, str(tmp_path / "bad.json"))

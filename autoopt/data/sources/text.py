@@ -45,13 +45,15 @@ def tokenize(
     """Turn a column of texts into token ids, padded with zeros or cut to `length`. Needs the tokenizers library.
 
     The default column is the only one of texts, else `text`; the default length that of the model's tokens if it is
-    fixed, else 128.
+    fixed, else 128. A table without texts stays as it is: the tokenizer beside a model need not belong to it.
 
     Raises:
         InputError: The library is missing, the file is not a tokenizer, or the column does not exist.
     """
     if column is None:
         texts = [name for name, array in data.columns.items() if array.dtype.kind in "OU"]
+        if not texts:
+            return data
         column = texts[0] if len(texts) == 1 else "text"
     if column not in data.columns:
         remedy = "choose the texts: --inputs COLUMN"
