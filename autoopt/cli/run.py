@@ -212,7 +212,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
         if as_json:
             print_json([one.result.to_json() for one in results], stream)
         elif not results:
-            typer.echo(f"no run was interrupted or cancelled{_other_runs()}")
+            typer.echo("no run was interrupted or cancelled")
         else:
             for one in results:
                 out = None if one.out is None else shown_folder(one.out)
@@ -279,14 +279,3 @@ def _newest_interrupted() -> tuple[str | None, str]:
         return next(iter(parts), None), ""
     note = f"other interrupted runs: {', '.join(begun[1:])}" if begun[1:] else ""
     return begun[0], note
-
-
-def _other_runs() -> str:
-    """Point to the newest run that another machine or container may still execute."""
-    from autoopt.store import open_store
-
-    with open_store() as store:
-        for record in store.runs.all(status="running"):
-            host = (record.owner or "").split(".")[0]
-            return f"; run {record.id} is running on {host}, or its process ended less than a minute ago"
-    return ""

@@ -49,17 +49,6 @@ def test_an_unknown_run_is_wrong_input(call: Callable[..., Any], filled: dict[st
     assert "nosuchrun" in err
 
 
-def test_a_run_that_may_live_in_another_container_is_named(
-    call: Callable[..., Any], filled: dict[str, Any], home: Path
-) -> None:
-    with open_store(None, home) as store:
-        known = store.runs.get(filled["run"])
-        owner = "web.12345678/boot/1/1/1"
-        run = store.runs.create(replace(known, id="", status="running", result=None, owner=owner))
-    said = call("resume").out
-    assert said.startswith(f"no run was interrupted or cancelled; run {run.id} is running on web, or its process ended")
-
-
 def test_the_newest_run_with_a_trial_is_resumed(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
     assert call("resume").out == "no run was interrupted or cancelled\n"
     with open_store(None, home) as store:
