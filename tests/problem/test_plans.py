@@ -10,6 +10,7 @@ import model_sets
 import pytest
 
 from autoopt.errors import InputError
+from autoopt.problem.goal import GoalOptions
 from autoopt.problem.plans import make_plan, make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.settings import settings
@@ -102,3 +103,12 @@ def test_a_plan_of_bare_models_counts_on_data_only_if_there_are_some(tmp_path: P
     for plan in plans.values():
         found = {decision.what for decision in plan.decisions}
         assert ("quality" in found) == has_data
+
+
+def test_a_plan_states_the_goal_of_a_run_as_far_as_it_is_known() -> None:
+    labelled = str(MODEL.with_name("evaluation.npz"))
+    assert make_plan(DAG, MODEL).goal == ("minimize latency_p50", "agreement at least 0.9800")
+    assert make_plan(DAG, MODEL, labelled).goal[1] == "accuracy may get worse by at most 0.01"
+    assert make_plan({**DAG, "data": {"evaluation": labelled}}).goal == ("minimize latency_p50",)
+    with pytest.raises(InputError, match="needs labels"):
+        make_plan(DAG, MODEL, goal=GoalOptions(max_drop=0.02))
