@@ -24,6 +24,8 @@ from autoopt.target import DEFAULT_EP, Target
 EXECUTED_GRAPH, SAME_GRAPH = "executed_graph", "same_graph"
 """Entries of a latency reply's details: the digest of the graph that the runtime executes, empty if unknown, and
 True if it is the source's."""
+IDLE_PROVIDER = "idle_provider"
+"""Entry with the execution provider if it takes no node of the model, else empty."""
 WORK = "work"
 """Entry with the digest of what the runtime executes apart from the values of weights, empty if unknown: candidates
 with the same work are equally fast."""

@@ -180,6 +180,10 @@ class ModelSetSession:
         providers: list[str] = next(iter(self._parts.values())).session.get_providers()
         return providers
 
+    def get_provider_graph_assignment_info(self) -> list[ort.OrtEpAssignedSubgraph]:
+        """What each provider takes of all parts; empty where onnxruntime does not tell."""
+        return [info for part in self._parts.values() for info in part.session.get_provider_graph_assignment_info()]
+
     def get_modelmeta(self) -> ort.ModelMetadata:
         """The metadata of the first part."""
         return next(iter(self._parts.values())).session.get_modelmeta()

@@ -25,7 +25,7 @@ from autoopt.model.session_options import (
 )
 from autoopt.model.split.stored import as_deployed
 from autoopt.script import load_script
-from autoopt.target import DEVICE_OF
+from autoopt.target import DEFAULT_EP, DEVICE_OF
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
@@ -162,6 +162,8 @@ def _open_session(
 
     check_installed(execution_provider)
     options, arguments = _arguments(session_document(session_options, execution_provider, threads))
+    if execution_provider != DEFAULT_EP["cpu"]:
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if profile_prefix:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
@@ -286,3 +288,13 @@ def check_no_fallback(session: InferenceSession, execution_provider: str) -> Non
     """
     if execution_provider not in session.get_providers():
         raise InputError(f"onnxruntime fell back from {execution_provider} to {', '.join(session.get_providers())}")
+
+
+def is_idle(session: InferenceSession, execution_provider: str) -> bool:
+    """True if an EP takes no node of a session's model, so that the CPU provider runs all of it, and onnxruntime tells.
+
+    onnxruntime tells since 1.24.
+    """
+    if execution_provider == DEFAULT_EP["cpu"] or not hasattr(session, "get_provider_graph_assignment_info"):
+        return False
+    return all(part.ep_name != execution_provider for part in session.get_provider_graph_assignment_info())

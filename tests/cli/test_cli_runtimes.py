@@ -100,6 +100,18 @@ def test_a_provider_that_does_not_take_the_model_is_left_out(openvino: Path, tmp
 
 
 @pytest.mark.service
+def test_a_provider_that_takes_no_node_is_told_and_not_compared(openvino: Path, tmp_path: Path) -> None:
+    opsets = '["": 17, "ai.onnx.ml": 3]'
+    graph = "g (float[1, 8] x) => (float[1, 8] y) { y = ai.onnx.ml.Binarizer<threshold: float = 0.5>(x) }"
+    model = str(write(parser.parse_model(f"<ir_version: 8, opset_import: {opsets}> {graph}"), tmp_path / "m"))
+    done = autoopt(tmp_path, "run", model, "--runtime", str(openvino), "--trials", "1", "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert "openvino" not in document["choice"]["models"]
+    assert f"openvino is not compared: {OPENVINO} takes no node of this model" in document["notes"][0]
+
+
+@pytest.mark.service
 def test_lossy_arithmetic_of_a_provider_is_compared_with_the_default_one(openvino: Path, tmp_path: Path) -> None:
     target = {"execution_provider": OPENVINO, "python": str(openvino)}
     limits = [{"metric": "max_abs_error", "max": 0.0}]

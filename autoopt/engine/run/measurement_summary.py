@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from autoopt import json_codec
 from autoopt.engine.run.evidence import pooled_values
 from autoopt.engine.work.context import RunContext
-from autoopt.measure.request import SAME_GRAPH
+from autoopt.measure.request import IDLE_PROVIDER, SAME_GRAPH
 from autoopt.measure.two_ratios import TwoRatios
 from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
@@ -20,6 +20,7 @@ FREE_CORES = "the range reaches from free cores to a busy machine, where threads
 EQUALLY_FAST = "equally fast: the runtime executes the same graph as for the source"
 DIFFERENT = 0.02
 """Error of a ratio, because both kinds of machines are meant, from which a caveat says so."""
+TAKES_NOTHING = "takes no node of this model: the CPU provider runs all of it"
 QUALITY = ("items", "identical_outputs", "fallen_class", "outputs", "kinds")
 """Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
@@ -68,6 +69,9 @@ def _caveats(latencies: Sequence[Details]) -> Iterator[str]:
         yield ONE_THREAD
     if any(each.has_free_cores and each.difference > DIFFERENT for each in both):
         yield FREE_CORES
+    idle = next(filter(None, (details.get(IDLE_PROVIDER) for details in latencies)), None)
+    if idle:
+        yield f"{idle} {TAKES_NOTHING}"
     if any(details.get(SAME_GRAPH) for details in latencies):
         yield EQUALLY_FAST
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from autoopt.engine.run.measurement_summary import TAKES_NOTHING
 from autoopt.engine.run.parts import RunPart
 from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, request_to_meter
 from autoopt.errors import InputError, TimeUp
@@ -74,23 +75,23 @@ def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarg
     """
     first, baseline = parts[0], parts[0].searched.baseline
     objective = first.open_session.ctx.problem.goal.objectives[0]
-    bests = {part.name: part.searched.best for part in parts if part.searched.best is not None}
+    bests, notes = _contending(parts)
     if objective.metric != MEDIAN_LATENCY:
         values = {
             name: best.metrics[objective.metric] for name, best in bests.items() if objective.metric in best.metrics
         }
         choose = min if objective.goal == "minimize" else max
-        return ChosenTarget(choose(values, key=values.__getitem__, default=first.name), bests), baseline, []
+        return ChosenTarget(choose(values, key=values.__getitem__, default=first.name), bests), baseline, notes
     contenders = [part for part in parts if part.name in bests]
     if first.name in bests and bests[first.name].is_source:
         contenders.remove(first)
     if not contenders or time.monotonic() >= until:
-        return ChosenTarget(first.name, {}), baseline, []
+        return ChosenTarget(first.name, {}), baseline, notes
     first.request.observer.on_phase("timing the best model of each target in turns with your model on the first one")
     try:
         comparisons = _timed(first, contenders, bests, until)
     except (InputError, TimeUp) as error:
-        return ChosenTarget(first.name, {}), baseline, [f"the targets were not timed in turns: {error}"]
+        return ChosenTarget(first.name, {}), baseline, [*notes, f"the targets were not timed in turns: {error}"]
     models: dict[str, ModelResult] = {}
     for part, comparison in zip(contenders, comparisons, strict=True):
         request = _request(part, bests[part.name].candidate)
@@ -98,8 +99,24 @@ def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarg
         models[part.name] = _as_timed(part.name, bests[part.name], reply)
     intervals = {**baseline.intervals, **reply.source_metrics}
     baseline = replace(baseline, metrics={**baseline.metrics, **values_of(reply.source_metrics)}, intervals=intervals)
-    fastest, notes = _fastest(first.name, models, dict(zip(models, comparisons, strict=True)))
-    return ChosenTarget(fastest, models), baseline, notes
+    fastest, more = _fastest(first.name, models, dict(zip(models, comparisons, strict=True)))
+    return ChosenTarget(fastest, models), baseline, [*notes, *more]
+
+
+def _contending(parts: Sequence[TargetPart]) -> tuple[dict[str, ModelResult], list[str]]:
+    """The best models of the targets without those whose provider takes no node, and a note for each of these.
+
+    The CPU provider runs the same on the target that has it.
+    """
+    bests, notes = {}, []
+    for part in parts:
+        best = part.searched.best
+        idle = [flag for flag in best.flags if flag.endswith(TAKES_NOTHING)] if best is not None else []
+        if idle and part is not parts[0]:
+            notes.append(f"{part.name} is not compared: {idle[0]}")
+        elif best is not None:
+            bests[part.name] = best
+    return bests, notes
 
 
 def _timed(

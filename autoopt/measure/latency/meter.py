@@ -29,11 +29,12 @@ from autoopt.measure.latency.shared_runners import SharedRunners
 from autoopt.measure.latency.subjects import Subject, SubjectOf, lead_of
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
-from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest
+from autoopt.measure.request import EXECUTED_GRAPH, IDLE_PROVIDER, SAME_GRAPH, MeasureReply, MeasureRequest
 from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import TOKEN_RATE, Estimate
 from autoopt.model.model_file import ModelFile
 from autoopt.model.run_package import caller
+from autoopt.model.session import is_idle
 from autoopt.target import DEVICE_OF
 
 Table: TypeAlias = dict[ThroughputCase, Throughput | str]
@@ -105,6 +106,7 @@ def _replies(
     for number, comparison in enumerate(measurement.comparisons):
         own_details = {**measurement.summary(comparison), **details, **comparison.candidate.outlier_details()}
         own_details["disturbed"] = comparison.disturbed or details["disturbed"]
+        own_details[IDLE_PROVIDER] = request.target.execution_provider if comparison.candidate.is_idle else ""
         single = request.alone(number)
         reply = results(single, comparison, request.settings.batch_size, own_details, measured.load)
         reply = with_one_thread(single, reply, thread_ratios[number], measured.load)
@@ -197,11 +199,13 @@ def subject_of(
 
     def make(number: int) -> Call:
         runner = opened.open(model, number)
+        subject.is_idle = is_idle(runner.session, request.target.execution_provider)
         feed = batch(runner, data, number, request.settings.batch_size)
         own_feed = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in feed.items()}
         return caller(runner.session, own_feed, is_bound=bool(options.get("io_binding")))
 
-    return Subject(make, lead_of(thread_count(request, model)))
+    subject = Subject(make, lead_of(thread_count(request, model)))
+    return subject
 
 
 def _throughput_table(request: MeasureRequest, comparison: Comparison, seconds: float) -> Table:

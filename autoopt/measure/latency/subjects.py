@@ -69,6 +69,8 @@ class Subject:
     lead_ns: float = LEAD
     """Untimed inferences before a block."""
     replicas: list[Replica] = field(default_factory=list)
+    is_idle: bool = False
+    """The execution provider takes no node of the model."""
 
     def add_replica(self, limit_ns: float) -> Replica:
         """Open one more session and warm it up for at most `limit_ns`."""
