@@ -71,11 +71,12 @@ def why(plan: Plan) -> str:
     return "\n".join(f"{d.what}: {d.why}" for d in plan.decisions)
 
 
-def test_loops_lose_their_invariants_or_stay() -> None:
+def test_loops_become_layers_or_lose_their_invariants_or_stay() -> None:
     _, plan = proposed(model("Loop", "MatMul"))
     chains = [[n.pass_name for n in chain.nodes if not n.inserted] for chain in plan.chains()]
-    assert 2 * sum("loop_invariant_code_motion" in names for names in chains) == len(chains)
-    assert "loop_invariant_code_motion" not in passes(proposed(CNN)[1])
+    for name in ("loop_to_rnn", "loop_invariant_code_motion"):
+        assert 3 * sum(name in names for names in chains) == len(chains)
+        assert name not in passes(proposed(CNN)[1])
 
 
 def test_shapes_are_joined_only_where_two_operators_change_them_in_a_row() -> None:

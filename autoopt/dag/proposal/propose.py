@@ -246,7 +246,7 @@ def _layout(
         (("shapes",), False, inputs.needs_static_shapes(target)),
         (("unused",), False, options.level == 0),
         (("shared",), True, options.level == 0),
-        (("loops",), True, not model.ops.isdisjoint(("Loop", "Scan"))),
+        (("cells", "loops"), True, not model.ops.isdisjoint(("Loop", "Scan"))),
         (("simplify", "constants"), False, True),
         (("fold",), options.level > 2, True),
         (("activations",), False, True),

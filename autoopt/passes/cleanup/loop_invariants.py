@@ -28,14 +28,14 @@ class LoopInvariantCodeMotion(Pass):
     needs_ops = ("Loop",)
     conflicts = FUSIONS
     libraries = ("onnx", "onnx-ir")
-    aliases = ("licm", "loop_to_rnn")
+    aliases = ("licm",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
         loops = [node for node in model.graph.all_nodes() if node.op_type == "Loop" and node.domain in DEFAULT_DOMAINS]
         is_changed = False
         for loop in reversed(loops):  # inner loops first
             shorter = _without_carried_invariants(loop)
-            changes = [shorter is not loop, _move_invariants(shorter), _move_products(shorter)]
+            changes = [shorter is not loop, move_invariants(shorter), _move_products(shorter)]
             is_changed |= any(changes)
         if not is_changed:
             return None
@@ -43,7 +43,7 @@ class LoopInvariantCodeMotion(Pass):
         return apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass())
 
 
-def _source_of(value: ir.Value) -> ir.Value:
+def source_of(value: ir.Value) -> ir.Value:
     """The value that an Identity returns, or the value itself."""
     node = value.producer()
     while node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
@@ -52,8 +52,8 @@ def _source_of(value: ir.Value) -> ir.Value:
     return value
 
 
-def _move_invariants(loop: ir.Node) -> bool:
-    """Move nodes in front of a Loop that read nothing of its body; tell if there were any."""
+def move_invariants(loop: ir.Node) -> bool:
+    """Move nodes in front of a Loop or Scan that read nothing of its body; tell if there were any."""
     body = loop.attributes["body"].as_graph()
     is_changed = False
     for node in list(body):
@@ -75,7 +75,7 @@ def _move_invariants(loop: ir.Node) -> bool:
 def _without_carried_invariants(loop: ir.Node) -> ir.Node:
     """Let the body read carried values that it never changes from outside; returns the Loop in its place, or itself."""
     body = loop.attributes["body"].as_graph()
-    returned = [_source_of(value) for value in body.outputs]
+    returned = [source_of(value) for value in body.outputs]
     places = []
     for place, value in enumerate(body.inputs[BEFORE_CARRIED:]):
         if returned[1 + place] is value and returned.count(value) == 1:

@@ -41,7 +41,7 @@ def _omit_zero_states(node: ir.Node) -> bool:
     """Leave out the initial states of a node that are zero; tell if there were any."""
     if node.op_type not in STATES or node.domain not in DEFAULT_DOMAINS:
         return False
-    places = [place for place in STATES[node.op_type] if place < len(node.inputs) and _is_zero(node.inputs[place])]
+    places = [place for place in STATES[node.op_type] if place < len(node.inputs) and is_zero(node.inputs[place])]
     for place in places:
         node.replace_input_with(place, None)
     while places and node.inputs[-1] is None:
@@ -49,7 +49,7 @@ def _omit_zero_states(node: ir.Node) -> bool:
     return bool(places)
 
 
-def _is_zero(value: ir.Value | None) -> bool:
+def is_zero(value: ir.Value | None) -> bool:
     """Tell if a value is zero whatever the inputs are."""
     # A caller may replace a weight that is an input too.
     if value is None or value.is_graph_input():
@@ -64,5 +64,5 @@ def _is_zero(value: ir.Value | None) -> bool:
         filled = node.attributes.get_tensor("value")
         return filled is None or not filled.numpy().any()
     if node.op_type == "Concat":
-        return all(map(_is_zero, node.inputs))
-    return node.op_type in KEEP_ZEROS and _is_zero(node.inputs[0])
+        return all(map(is_zero, node.inputs))
+    return node.op_type in KEEP_ZEROS and is_zero(node.inputs[0])
