@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import convenience, helper, ir, ir_passes, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base.conflicts import FUSIONS
 from autoopt.passes.cleanup.loop_invariants import move_invariants
 from autoopt.passes.cleanup.recurrent import is_zero
 from autoopt.passes.cleanup.recurrent_loops import (
@@ -21,10 +22,8 @@ from autoopt.passes.cleanup.recurrent_loops import (
     read_loop,
 )
 from autoopt.passes.cleanup.rnn_cells import Cell, NotACellError, Values, recognize
-from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.folding import fold_ir_constants
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
-from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes, fold_ir_constants
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -52,11 +51,13 @@ class LoopToRnn(Pass):
 
     Exporters write one iteration per item for layers that they do not know, such as those of scripted modules. The
     operator runs all items in one kernel. Like the layers of PyTorch and Keras, it takes no sequence without items.
+    A loop that keeps its states where a mask says so stays: the operator takes lengths instead, which are the same only
+    for masks that end once, and what it returns beyond them is zero, not the last state.
     """
 
     target_bound = False
     needs_ops = ("Loop", "Scan")
-    conflicts = FUSION_CONFLICTS
+    conflicts = FUSIONS
     libraries = ("onnx", "onnx-ir")
 
     def run(self, model: ir.Model) -> ir.Model | None:
@@ -68,7 +69,8 @@ class LoopToRnn(Pass):
         for node in reversed(loops):  # inner loops first
             move_invariants(node)
         infer_shapes = ir_passes.ShapeInferencePass(check_type=False, strict_mode=False)
-        model = apply_ir_passes(fold_ir_constants(model, WEIGHTS, WEIGHTS), infer_shapes)
+        loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
+        model = apply_ir_passes(fold_ir_constants(model, WEIGHTS, WEIGHTS, _values_of(loops)), infer_shapes)
         loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
         reasons: list[str] = []
         for node in loops:
@@ -80,6 +82,17 @@ class LoopToRnn(Pass):
             raise Refused(reasons[0] if reasons else "it has no loop")
         lift = ir_passes.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
         return apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass(), lift)
+
+
+def _values_of(loops: Sequence[ir.Node]) -> set[str]:
+    """The names of all values that these loops compute or depend on."""
+    nodes = [node for loop in loops for node in (loop, *loop.attributes["body"].as_graph().all_nodes())]
+    seen = set(nodes)
+    for node in nodes:
+        before = {value.producer() for value in node.inputs if value is not None} - seen - {None}
+        seen |= before
+        nodes += before
+    return {str(value.name) for node in nodes for value in node.outputs}
 
 
 class _Function:

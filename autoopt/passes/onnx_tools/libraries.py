@@ -8,7 +8,7 @@ import logging
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -160,17 +160,30 @@ def fold_constants(
 
 
 def fold_ir_constants(
-    model: ir.Model, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
+    model: ir.Model,
+    input_size_limit: int = INPUT_LIMIT,
+    output_size_limit: int = OUTPUT_LIMIT,
+    values: Collection[str] | None = None,
 ) -> ir.Model:
-    """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused."""
+    """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused.
+
+    With `values`, only nodes that compute one of these are folded.
+    """
     from onnxscript import optimizer
+
+    def should_fold(node: ir.Node) -> bool | None:
+        if values is None or any(value.name in values for value in node.outputs):
+            return None  # as the limits say
+        return False
 
     def count_constants() -> int:
         return sum(node.op_type == "Constant" for node in model.graph)
 
     with quiet():
         before = count_constants()
-        optimizer.fold_constants(model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
+        optimizer.fold_constants(
+            model, input_size_limit=input_size_limit, output_size_limit=output_size_limit, should_fold=should_fold
+        )
         ir_passes.RemoveUnusedNodesPass()(model)
         if count_constants() > before:
             ir_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
