@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -43,6 +44,7 @@ class ForkServer:
         self._lock = threading.Lock()
         self._output = tempfile.TemporaryFile(dir=temporary_folder())  # noqa: SIM115  open as long as the server
         self._socket, requests = socket.socketpair()
+        _made.add(self)
         with requests:
             self._process = subprocess.Popen(
                 [python, "-P", str(_CHILD)],
@@ -97,6 +99,10 @@ class ForkServer:
             os.close(end)
         return ForkedWorker(self, requests, replies, errors, status)
 
+    def disown(self) -> None:
+        """Leave the server to the process of which this one is a fork: it ends when nobody has its socket."""
+        self._socket.close()
+
     def _send(self, message: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
         line = protocol.encode(message)
         header = str(len(line)).zfill(protocol.HEADER_BYTES).encode()
@@ -124,6 +130,18 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+_made: weakref.WeakSet[ForkServer] = weakref.WeakSet()
+"""All servers that this process has started."""
+
+
+def _disown_all() -> None:
+    for server in _made:
+        server.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 class ForkedWorker:

@@ -84,6 +84,35 @@ def test_nothing_outlives_the_parent(end: str, tmp_path: Path) -> None:
     assert all_gone(pids)
 
 
+FORKING = """
+import os, signal, sys
+from autoopt.workers import WorkerPool
+pool = WorkerPool(env={"PYTHONPATH": sys.argv[1]})
+pool.call("jobs:who", {})
+fork = os.fork()
+if fork == 0:
+    signal.pause()
+print(fork, flush=True)
+pool.call("jobs:hang_with_family", {"tell": sys.argv[2]}, None)
+"""
+
+
+def test_a_fork_of_the_parent_keeps_no_worker_alive(tmp_path: Path) -> None:
+    fifo = tmp_path / "pids"
+    os.mkfifo(fifo)
+    parent = start_process([sys.executable, "-c", FORKING, TESTS, str(fifo)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    fork = psutil.Process(int(parent.stdout.readline()))
+    pids = pids_from(fifo)
+    parent.kill()
+    try:
+        assert all_gone(pids)
+        assert fork.is_running()
+    finally:
+        fork.kill()
+        parent.communicate()
+
+
 def test_interpreter_exit_closes_forgotten_pools() -> None:
     program = (
         "from autoopt.workers import WorkerPool\n"
