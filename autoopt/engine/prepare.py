@@ -69,15 +69,18 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
                 request.observer.on_note(note)
         parts = request.parts or spec.parts
         _check_model(request, spec)
-        if parts and request.model is None:
-            # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
-            from autoopt.engine.model_sets.preparation import prepare_model_set
-
-            return _warmed(prepare_model_set(request, spec, parts, resources, began), resources)
+        parts = parts if request.model is None else {}
+        # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
         if len(spec.all_targets) > 1:
             from autoopt.engine.targets.multi_target import prepare_targets
 
-            return _warmed(prepare_targets(request, spec, resources, began), resources)
+            return _warmed(prepare_targets(request, spec, parts, resources, began), resources)
+        if parts:
+            from autoopt.engine.model_sets.preparation import SetInputs, open_model_set, resolve_model_set
+
+            inputs = SetInputs.read(request, spec, parts, resources)
+            model_set = resolve_model_set(request, spec, inputs, resources)
+            return _warmed(open_model_set(model_set, resources, began), resources)
         return _opened_session(request, spec, resources, began, try_scripts)
 
 
@@ -106,7 +109,8 @@ def _opened_session(
 
 
 def _warmed(run: Targets | ModelSetRun, resources: Resources) -> Targets | ModelSetRun:
-    """A run of several parts, with workers that wait for it unless the store has its answer."""
+    """A run of several parts that closes the resources, with workers that wait unless the store has its answer."""
+    run.closing.callback(resources.close)
     if run.answer is None:
         _warm(resources, WARM)
     return run

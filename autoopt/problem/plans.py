@@ -65,8 +65,16 @@ def make_plans(request: RunRequest, *, most_targets: int | None = None) -> Plans
         spec, runtimes = with_machine_targets(request, spec)
     parts = request.parts or spec.parts
     if parts and request.model is None:
-        plans = {name: _with_goal(_part_problem(request, spec, path)) for name, path in parts.items()}
-        return Plans("model", plans)
+        if not spec.targets:
+            plans = {name: _with_goal(_part_problem(request, spec, path)) for name, path in parts.items()}
+            return Plans("model", plans)
+        plans = {}
+        for target in spec.targets[:most_targets]:
+            own, own_spec = target_request(request, target), spec.for_target(target.name)
+            for name, path in parts.items():
+                key = f"{target.name}, {name}: {target.words}"
+                plans[key] = _with_goal(_part_problem(own, own_spec, path))
+        return Plans("target", plans, tuple(runtimes))
     if is_without_model:
         spec = spec.model_copy(update={"model": None})
     targets = {}
@@ -145,18 +153,18 @@ def propose_dag(request: RunRequest) -> ProposedPlan:
 
     request, spec = load(request)
     goal = request.goal
+    fields: dict[str, object] = {}
     if request.proposal_options.takes_all_providers:
         spec, _ = with_machine_targets(request, spec)
-        first = spec.all_targets[0]
-        problem = resolve(target_request(request, first), spec.for_target(first.name), anywhere=True)
-        return _draft(problem, goal, {"target": None, "targets": spec.targets})
+        first, fields = spec.all_targets[0], {"target": None, "targets": spec.targets}
+        request, spec = target_request(request, first), spec.for_target(first.name)
     parts = request.parts
     if not parts:
-        return _draft(resolve(request, spec, anywhere=True), goal, {})
+        return _draft(resolve(request, spec, anywhere=True), goal, fields)
     problem = _part_problem(request, spec, parts[largest_part(parts)], anywhere=True)
     search = problem.spec.search
     search = search.model_copy(update={"minutes": search.minutes and search.minutes * (len(parts) + 1)})
-    draft = _draft(problem, goal, {"name": proposal_name("-".join(parts)), "search": search})
+    draft = _draft(problem, goal, {**fields, "name": proposal_name("-".join(parts)), "search": search})
     # Of the labels, only a run of the set knows; the default objective of a decoder is not that of a set with one.
     limits = goal.apply(GoalRequest(), None).constraints
     return replace(draft, objectives=draft.objectives if goal.minimize else (), constraints=limits)

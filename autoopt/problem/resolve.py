@@ -331,10 +331,8 @@ def with_machine_targets(
         It, and a sentence on each runtime.
 
     Raises:
-        InputError: A runtime cannot be used, or the models are several.
+        InputError: A runtime cannot be used.
     """
-    if request.parts:
-        raise InputError("several models run on one provider", where="ep", remedy="name it")
     options = machine_options(request.proposal_options)
     with Probe(resources) as probe:
         runtimes = [probe.installed_runtime(python) for python in ("", *dict.fromkeys(options.runtimes))]

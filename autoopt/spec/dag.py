@@ -171,9 +171,6 @@ class DagSpec(FileModel):
 
     def _check_set(self) -> None:
         """Refuse what several models do not support."""
-        if len(self.targets) > 1:
-            remedy = "keep one; a DAG for each of the others compares them"
-            raise FieldError("several models run on one target", place=("targets",), remedy=remedy)
         if self.data.latency is not None:
             reason = "times of several models are measured on the evaluation data"
             raise FieldError(reason, place=("data", "latency"), remedy="remove it")

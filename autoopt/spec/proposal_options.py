@@ -155,4 +155,7 @@ def refuse_proposal_options(options: ProposalOptions | None) -> None:
         names = ", ".join(
             {"execution_provider": "ep", "runtimes": "runtime"}.get(name, name) for name in options.to_json()
         )
-        raise InputError("applies to a bare model, not to a DAG", where=names, remedy="write it in the DAG")
+        remedy = "write it in the DAG"
+        if options.takes_all_providers:
+            remedy = "write the targets in the DAG, as 'autoopt init MODEL --ep all' or --runtime PYTHON does"
+        raise InputError("applies to a bare model, not to a DAG", where=names, remedy=remedy)

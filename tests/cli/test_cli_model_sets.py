@@ -83,7 +83,6 @@ def test_a_written_dag_names_the_models_and_runs(call: Call, folder: Path) -> No
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"targets": [{"name": "a"}, {"name": "b", "threads": 2}]}, r"targets: several models run on one target"),
         ({"data": {"evaluation": "x.npz", "latency": "x.npz"}}, "data.latency: times of several models"),
         ({"model": {"first": "first/model.onnx", "second": "gone.onnx"}}, "model.second: no such file: gone.onnx"),
         ({"connections": {"second.x": "first.z"}}, "connections.second.x: no output 'first.z'"),

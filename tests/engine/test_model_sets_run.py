@@ -381,3 +381,23 @@ def test_a_set_says_that_it_feeds_no_state_back(tmp_path: Path) -> None:
         (note,) = [note for note in prepared.notes if "items follow each other" in note]
     assert note.startswith("cell: items follow each other, but the whole set is measured with the states in the data; ")
     assert "'autoopt init MODEL --data FILE' writes" in note
+
+
+def test_the_models_of_a_set_are_searched_on_each_target(place: Path, models: dict[str, str], tmp_path: Path) -> None:
+    targets = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
+    objectives = [{"metric": "latency_p50"}]
+    found = run(place, models, tmp_path / "out", targets=targets, objectives=objectives)
+    assert [target.name for target in found.targets] == ["one", "two"]
+    for target in found.targets:
+        assert {part.name for part in target.result.parts} == set(models)
+        assert (tmp_path / "out" / "targets" / target.name / "model_set.json").is_file()
+    assert found.choice is not None
+    assert found.choice.name in ("one", "two")
+    assert (tmp_path / "out" / "model_set.json").is_file()
+    with open_store(None, place / "home") as store:
+        sets = {each.id for each in store.runs.all(parent=found.run)}
+        assert sets == {target.result.run for target in found.targets}
+        for each in sets:
+            assert len(list(store.runs.all(parent=each))) == len(models)
+    assert RunResult.from_json(json.loads(json.dumps(found.to_json()))).to_json() == found.to_json()
+    assert run(place, models, tmp_path / "out", targets=targets, objectives=objectives).reused

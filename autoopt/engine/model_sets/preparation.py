@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,60 +36,98 @@ SHARES: Final = "shares"
 """The entry of a run's settings with the share of the time that each model takes."""
 
 
-def prepare_model_set(
-    request: RunRequest, spec: DagSpec, parts: Mapping[str, str], resources: Resources, began: float
-) -> ModelSetRun:
-    """Prepare a run over the models of a set.
+@dataclass(frozen=True)
+class SetInputs:
+    """The models of a set and what reaches each of them, which is the same for every target."""
 
-    Args:
-        request: What the user asked for.
-        spec: The DAG, which each part is searched with, or that of a bare model.
-        parts: Path of each part.
-        resources: The run closes them.
-        began: Start of the command, on `time.monotonic`.
+    parts: Mapping[str, str]
+    """Path of each."""
+    sources: SetSources
+    recorded: RecordedInputs
+    calibration: RecordedInputs
+
+    @staticmethod
+    def read(request: RunRequest, spec: DagSpec, parts: Mapping[str, str], resources: Resources) -> SetInputs:
+        """Connect the models and run the set over the data.
+
+        Raises:
+            InputError: the models do not connect, or do not run on the data.
+        """
+        sources = SetSources.read(request, spec, parts, resources)
+        recorded = record_inputs(request, spec, sources, sources.data, resources)
+        calibration = recorded
+        if sources.calibration.digest != sources.data.digest:
+            calibration = record_inputs(request, spec, sources, sources.calibration, resources)
+        return SetInputs(parts, sources.with_outputs(recorded.recording.outputs, resources), recorded, calibration)
+
+
+@dataclass(frozen=True)
+class SetProblem:
+    """A model set on one target: what is asked of each part and of the whole."""
+
+    request: RunRequest
+    inputs: SetInputs
+    parts: list[SetPart]
+    whole: Problem
+
+    @property
+    def identity(self) -> str:
+        """Equal for runs that try the same."""
+        parts = [[part.name, part.problem.identity] for part in self.parts]
+        return run_identity({"set": self.inputs.sources.model.key, "parts": parts, "whole": self.whole.identity})
+
+
+def resolve_model_set(request: RunRequest, spec: DagSpec, inputs: SetInputs, resources: Resources) -> SetProblem:
+    """Plan each part and the whole for the target of `spec`, the DAG or that of a bare model.
 
     Raises:
-        InputError: the models do not connect, or anything else is wrong with what the user gave.
+        InputError: anything is wrong with what the user gave.
     """
-    sources = SetSources.read(request, spec, parts, resources)
-    request = replace(request, data_is_generated=not sources.data)
-    recorded = record_inputs(request, spec, sources, sources.data, resources)
-    calibration = recorded
-    if sources.calibration.digest != sources.data.digest:
-        calibration = record_inputs(request, spec, sources, sources.calibration, resources)
-    sources = sources.with_outputs(recorded.recording.outputs, resources)
+    request = replace(request, data_is_generated=not inputs.sources.data)
     # A run that is resumed keeps the shares that it measured first.
-    shares = {name: recorded.share(name) for name in sources.description.parts}
+    shares = {name: inputs.recorded.share(name) for name in inputs.sources.description.parts}
     if request.resume is not None:
         shares |= resources.store.runs.get(request.resume).settings.get(SHARES, {})
     set_parts = []
     for name, share in shares.items():
         part = replace(
-            part_request(request, spec, parts[name]),
-            search=_part_search(request, spec, (1 / len(parts) + share) / 2),
-            data={"path": str(recorded.file(name))},
-            calibration={"path": str(calibration.file(name))},
+            part_request(request, spec, inputs.parts[name]),
+            search=_part_search(request, spec, (1 / len(shares) + share) / 2),
+            data={"path": str(inputs.recorded.file(name))},
+            calibration={"path": str(inputs.calibration.file(name))},
         )
         set_parts.append(SetPart(name, part, resolve(part, spec_of(part), resources), share=share))
-    whole = _whole(request, spec, sources, recorded, set_parts[0].problem, resources)
-    content = {"set": sources.model.key, "parts": [[part.name, part.problem.identity] for part in set_parts]}
-    identity = run_identity({**content, "whole": whole.identity})
+    whole = _whole(request, spec, inputs.sources, inputs.recorded, set_parts[0].problem, resources)
+    return SetProblem(request, inputs, set_parts, whole)
+
+
+def open_model_set(
+    model_set: SetProblem, resources: Resources, began: float, parent: RunRecord | None = None
+) -> ModelSetRun:
+    """Open the run over a model set.
+
+    `began` is the start of the command on `time.monotonic`; `parent` is the run over several targets that it is a part
+    of.
+    """
+    request, sources, parts, whole = model_set.request, model_set.inputs.sources, model_set.parts, model_set.whole
     store = resources.store
     if store.models.get(sources.model.artifact) is None:
-        store.models.add(ModelRecord(sources.model.artifact, " + ".join(shares)))
-    record = _record(request, identity, sources, set_parts, whole)
+        store.models.add(ModelRecord(sources.model.artifact, " + ".join(part.name for part in parts)))
+    record = _record(request, model_set.identity, sources, parts, whole)
+    if parent is not None:
+        record = replace(record, name=f"{record.name} · {whole.target.name}", parent=parent.id)
     record, answer = open_run_of_parts(request, record, store, began)
     attempt = make_attempt(request, whole, record.id, began - time_of_parts(store, record.id))
     return ModelSetRun(
         request,
         resources,
-        set_parts,
+        parts,
         began,
         record,
         answer,
         whole=RunContext(whole, resources, attempt),
         description=sources.description,
-        notes=[*whole.notes, *_state_notes(set_parts, request.data)],
+        notes=[*whole.notes, *_state_notes(parts, request.data)],
     )
 
 

@@ -5,6 +5,7 @@ The parts follow each other, because latencies on one machine cannot be measured
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from autoopt.engine.model_sets.choice import SetChoice
 from autoopt.engine.model_sets.part import SetPart, chains_text, with_candidates
 from autoopt.engine.run.export import export_best, export_set
 from autoopt.engine.run.interim_package import InterimPackage, lossy_note
-from autoopt.engine.run.opening import settings_of
+from autoopt.engine.run.opening import open_session, settings_of
 from autoopt.engine.run.output_folder import shown_folder
 from autoopt.engine.run.package import Package, SetPackage
 from autoopt.engine.run.parts import RunOfParts, Search
@@ -94,9 +95,9 @@ class ModelSetRun(RunOfParts[SetPart]):
             self.request.observer.on_note(note)
         return bool(changes)
 
-    def session_of(self, part: SetPart) -> Session:
-        """The session of a part, which keeps the whole set in the output folder."""
-        session = super().session_of(part)
+    def opened(self, part: SetPart) -> Session:
+        """Open the session of a part, which keeps the whole set in the output folder."""
+        session = open_session(part.request, part.problem, self.resources, time.monotonic(), parent=self.record)
         session.interim_package = self._package
         return session
 

@@ -33,6 +33,7 @@ from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.spec.source import FieldError
+from autoopt.target import DEFAULT_EP
 from autoopt.workers import repeated_call
 from autoopt.working_folder import RECORDINGS
 
@@ -202,7 +203,7 @@ def record_inputs(
             folder=str(scratch),
             data=data.config,
             generated=generated,
-            target=replace(target, python=""),
+            target=replace(target, device="cpu", execution_provider=DEFAULT_EP["cpu"], python="", plugin=""),
             new_tokens=measurement.new_tokens,
             start_token=sources.start_token,
             user_script=script,

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from autoopt.engine.run.opening import begin_run, is_complete, open_session, stored_answer
 from autoopt.engine.run.session import Session
@@ -35,12 +35,13 @@ class RunPart:
     name: str
     request: RunRequest
     problem: Problem
-    session: Session | None = None
+    session: Session | RunOfParts[Any] | None = None
+    """Opened by `RunOfParts.session_of`; a run of several parts for a target of a model set."""
     result: RunResult | None = None
     """The result of its search, once it has ended."""
 
     @property
-    def open_session(self) -> Session:
+    def open_session(self) -> Session | RunOfParts[Any]:
         assert self.session is not None, "the search of this part has not started"
         return self.session
 
@@ -66,7 +67,7 @@ class RunOfParts(ABC, Generic[PartT]):
     record: RunRecord
     answer: RunResult | None = None
     """The result of an identical finished run, if there is one."""
-    _lease: ExitStack = field(default_factory=ExitStack, init=False)
+    closing: ExitStack = field(default_factory=ExitStack, init=False)
 
     @property
     @abstractmethod
@@ -83,14 +84,13 @@ class RunOfParts(ABC, Generic[PartT]):
 
     def __enter__(self) -> Self:
         if self.answer is None:
-            self._lease.enter_context(run_lease(self.resources.store, self.record.id, self.request.observer.on_note))
+            self.closing.enter_context(run_lease(self.resources.store, self.record.id, self.request.observer.on_note))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lease.__exit__(kind, error, trace)
-        self.resources.close()
+        self.closing.__exit__(kind, error, trace)
 
     def execute(self, search: Search) -> RunResult:
         """Return the answer of an identical finished run, or search each part with `search` and join the results."""
@@ -127,12 +127,15 @@ class RunOfParts(ABC, Generic[PartT]):
             time_limit=end.limit,
         )
 
-    def session_of(self, part: PartT) -> Session:
+    def session_of(self, part: PartT) -> Session | RunOfParts[Any]:
         """The session of a part, opened at the first call."""
         if part.session is None:
-            began = time.monotonic()
-            part.session = open_session(part.request, part.problem, self.resources, began, parent=self.record)
+            part.session = self.opened(part)
         return part.session
+
+    def opened(self, part: PartT) -> Session | RunOfParts[Any]:
+        """Open the session of a part."""
+        return open_session(part.request, part.problem, self.resources, time.monotonic(), parent=self.record)
 
     def search_part(self, part: PartT, search: Search) -> None:
         """Search one part."""

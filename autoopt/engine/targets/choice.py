@@ -14,6 +14,8 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from autoopt.dag import Plan
+from autoopt.engine.model_sets.preparation import SetProblem
 from autoopt.engine.run.measurement_summary import TAKES_NOTHING
 from autoopt.engine.run.parts import RunPart
 from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, request_to_meter
@@ -51,9 +53,19 @@ LATE: Final = 15.0
 class TargetPart(RunPart):
     """A target of this machine."""
 
+    model_set: SetProblem | None = None
+    """The set that is searched on it, whose whole is the problem; None for a single model."""
+
     @property
     def target(self) -> TargetSpec:
         return self.problem.spec.all_targets[0]
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """The plan, or those of the models of a set, by name."""
+        if self.model_set is None:
+            return {self.name: self.problem.plan}
+        return {f"{self.name}, {part.name}": part.problem.plan for part in self.model_set.parts}
 
 
 @dataclass

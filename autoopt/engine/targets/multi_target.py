@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from autoopt.engine.model_sets.preparation import SetInputs, open_model_set, resolve_model_set
 from autoopt.engine.run.export import export_best
 from autoopt.engine.run.opening import settings_of
 from autoopt.engine.run.parts import RunOfParts, Search, open_run_of_parts, time_of_parts
+from autoopt.engine.run.session import Session
 from autoopt.engine.targets.choice import PoolPart, TargetPart, choose_target
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
@@ -34,22 +37,19 @@ SEARCH_SHARE: Final = 0.85
 """Share of the run's minutes for the searches; the rest is for timing the best of each target in turns."""
 
 
-def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, began: float) -> Targets:
-    """Plan every target of a DAG and open the run.
+def prepare_targets(
+    request: RunRequest, spec: DagSpec, models: Mapping[str, str], resources: Resources, began: float
+) -> Targets:
+    """Plan every target of a DAG and open the run. `models` are those of a set by name, if there is one.
 
     Raises:
         InputError: anything is wrong with what the user gave, for any of the targets.
     """
-    parts = []
-    for target in spec.all_targets:
-        if not target.is_elsewhere(request.pool):
-            part_request = _part_request(request, spec, target)
-            problem = resolve(part_request, spec.for_target(target.name), resources)
-            parts.append(TargetPart(target.name, part_request, problem))
-    parts, left_out = _runnable(parts)
+    parts, left_out = _runnable(_planned(request, spec, models, resources))
     first = parts[0].problem
     pools = _pool_parts(request, spec, first.source.artifact)
-    content: dict[str, object] = {"targets": [[part.name, part.problem.identity] for part in parts]}
+    identities = [[part.name, (part.model_set or part.problem).identity] for part in parts]
+    content: dict[str, object] = {"targets": identities}
     if pools:
         content["work pools"] = [pool.target.model_dump(mode="json") for pool in pools]
     if left_out:
@@ -58,10 +58,10 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     settings = settings_of(replace(request, target=None), first)
     record = RunRecord(
         id="",
-        name=request.name or model_name(first.model),
+        name=request.name or " + ".join(models) or model_name(first.model),
         identity=run_identity(content),
         model=first.source.artifact,
-        plan=plans_json({part.name: part.problem.plan for part in parts}, limit=100),
+        plan=plans_json({name: plan for part in parts for name, plan in part.plans.items()}, limit=100),
         settings={**settings, "targets": names},
         sweep=request.sweep,
     )
@@ -70,6 +70,21 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     for pool in pools:
         pool.request = replace(pool.request, parent=record.id)
     return Targets(request, resources, parts, began, record, answer, left_out, pools)
+
+
+def _planned(request: RunRequest, spec: DagSpec, models: Mapping[str, str], resources: Resources) -> list[TargetPart]:
+    """Plan every target of this machine. The models of a set are read and recorded once."""
+    if models and any(target.work_pool for target in spec.all_targets):
+        raise spec.error(("targets",), "the models of a set run on one machine", "leave the work pools out")
+    inputs = SetInputs.read(request, spec, models, resources) if models else None
+    parts = []
+    for target in spec.all_targets:
+        if not target.is_elsewhere(request.pool):
+            part_request, own_spec = _part_request(request, spec, target), spec.for_target(target.name)
+            model_set = resolve_model_set(part_request, own_spec, inputs, resources) if inputs else None
+            problem = model_set.whole if model_set else resolve(part_request, own_spec, resources)
+            parts.append(TargetPart(target.name, part_request, problem, model_set=model_set))
+    return parts
 
 
 def _pool_parts(request: RunRequest, spec: DagSpec, source: str) -> list[PoolPart]:
@@ -99,7 +114,7 @@ def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
     """The parts that have chains, and a note for each of the others."""
     runnable, notes = [], []
     for part in parts:
-        if part.problem.plan.chain_count:
+        if all(plan.chain_count for plan in part.plans.values()):
             runnable.append(part)
         else:
             notes.append(f"target {part.name} is left out: {part.problem.why_pruned}")
@@ -121,6 +136,12 @@ class Targets(RunOfParts[TargetPart]):
     def ctx(self) -> RunContext:
         """The context of the first target of this machine."""
         return self.session_of(self.parts[0]).ctx
+
+    def opened(self, part: TargetPart) -> Session | RunOfParts[Any]:
+        """Open the session of a target, or the run over the models of a set on it."""
+        if part.model_set is None:
+            return super().opened(part)
+        return open_model_set(part.model_set, self.resources, time.monotonic(), parent=self.record)
 
     def search(self, search: Search) -> RunResult:
         """Search each target and choose among the best models of this machine's targets."""
@@ -201,8 +222,9 @@ class Targets(RunOfParts[TargetPart]):
             found = exported(target.result, target.name, out / "targets" / target.name)
             targets.append(replace(target, result=found))
         if result.choice is not None:
-            result = exported(result, result.choice.name, out)
-        return replace(result, targets=tuple(targets))
+            chosen = next(target.result for target in targets if target.name == result.choice.name)
+            result = exported(replace(result, parts=chosen.parts), result.choice.name, out)
+        return replace(result, targets=tuple(targets), parts=())
 
     def export_incumbent(self, out: Path) -> bool:
         """Export the best model so far of each target whose search has begun; true if there was one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autoopt.engine.run.package import Package
 from autoopt.engine.run.select import recorded_model
 from autoopt.errors import InputError
@@ -23,7 +25,7 @@ def package_of(store: Store, run: RunRecord, trial: int | None = None, target: s
     if name:
         part = target_of(result, name).result
         record = store.runs.get(part.run)
-        result = part if target else result
+        result = part if target else replace(result, parts=part.parts)
     return Package(record, result, _model(store, record, result, trial))
 
 

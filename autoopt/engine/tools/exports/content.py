@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autoopt.errors import InputError
@@ -28,14 +29,17 @@ def parts_of(store: Store, record: RunRecord) -> list[ExportedRun]:
         InputError: the run has no trial yet.
     """
     result = result_of(record)
-    named = {target.name: target.result for target in result.targets}
-    named |= {part.name: part.result for part in result.parts}
-    parts = [ExportedRun(record.name, record, result, tuple(finished_trials(store, record.id)))]
-    if named:
-        parts = []
-        for name, found in named.items():
-            run = store.runs.get(found.run)
-            parts.append(ExportedRun(f"{record.name}-{name}", run, found, tuple(finished_trials(store, run.id))))
+    parts = list(_searches(store, record.name, record, result))
     if not any(part.trials for part in parts):
         raise InputError("has no trial in the store", where=f"run {record.id}")
     return parts
+
+
+def _searches(store: Store, name: str, record: RunRecord, result: RunResult) -> Iterator[ExportedRun]:
+    """Yield a run without parts, or those of its parts: a target may have a model set."""
+    named = {target.name: target.result for target in result.targets}
+    named |= {part.name: part.result for part in result.parts}
+    for part, found in named.items():
+        yield from _searches(store, f"{name}-{part}", store.runs.get(found.run), found)
+    if not named:
+        yield ExportedRun(name, record, result, tuple(finished_trials(store, record.id)))
