@@ -166,6 +166,14 @@ def hang_with_family(payload: Json) -> Json:
     return {}
 
 
+def leave_child(payload: Json) -> Json:
+    """Leaves a child of a shell that has ended, and tells if it lives once somebody opens the named pipe `gate`."""
+    child = int(subprocess.check_output(["sh", "-c", "sleep 3600 > /dev/null & echo $!"]))
+    _tell(payload, child)
+    wait_for_file(payload)
+    return {"lives": Path(f"/proc/{child}").exists()}
+
+
 def wait_for_file(payload: Json) -> Json:
     """Returns once somebody has opened the other end of the named pipe `gate`."""
     with open(payload["gate"], encoding="ascii") as pipe:

@@ -54,8 +54,8 @@ DESCRIPTORS = 4
 class Family:
     """The workers of a fork server and all that they start, which no end of a worker leaves behind.
 
-    The server adopts the orphans of its workers. When a worker ends, its process group and all orphans are killed, and
-    once they are gone the server reports its exit code, negative for a signal.
+    The server adopts the orphans of its workers. When a worker ends, its process group and the orphans that are in no
+    other worker's session are killed, and once they are gone the server reports its exit code, negative for a signal.
     """
 
     def __init__(self, reports: dict[int, int]) -> None:
@@ -100,7 +100,7 @@ class Family:
                 if child in self.reports:
                     self._ended.append((self.reports.pop(child), os.waitstatus_to_exitcode(status)))
                     _kill_group(child)
-        orphans = children() - self.reports.keys()
+        orphans = [child for child in children() - self.reports.keys() if _session(child) not in self.reports]
         if self._ended and orphans:
             for orphan in orphans:
                 _kill(orphan)  # their ends call this function again
@@ -124,6 +124,13 @@ class Family:
                     _kill(child)
                 os.waitpid(-1, 0)
         os._exit(0)
+
+
+def _session(process: int) -> int:
+    try:
+        return os.getsid(process)
+    except ProcessLookupError:
+        return 0
 
 
 def _kill(process: int) -> None:

@@ -46,6 +46,21 @@ def test_crash_takes_the_family_along(pool: WorkerPool, tmp_path: Path) -> None:
     assert all_gone(pids)
 
 
+def test_the_end_of_a_worker_spares_what_another_one_left(jobs: dict[str, str], tmp_path: Path) -> None:
+    fifo, gate, other = (tmp_path / name for name in ("pids", "gate", "other"))
+    for path in (fifo, gate, other):
+        os.mkfifo(path)
+    with WorkerPool(size=2, env=jobs) as pool, ThreadPoolExecutor() as threads:
+        call = threads.submit(pool.call, "jobs:leave_child", {"tell": str(fifo), "gate": str(gate)})
+        (child,) = pids_from(fifo)
+        crash = threads.submit(pool.call, "jobs:hang_with_family", {"tell": str(other), "die": True})
+        assert all_gone(pids_from(other))
+        assert crash.result().outcome is Outcome.CRASHED
+        gate.write_text("")
+        assert call.result().value == {"lives": True}
+    assert all_gone([child])
+
+
 def test_the_group_of_a_worker_does_not_outlive_a_killed_server(pool: WorkerPool, tmp_path: Path) -> None:
     fifo = tmp_path / "pids"
     os.mkfifo(fifo)
