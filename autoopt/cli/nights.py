@@ -40,12 +40,12 @@ def nights(
         stored = stored_nights(store, name, limit)
     if compare is not None:
         before, after = (night_named(stored, night) for night in compare)
+        comparisons = compare_nights(before, after, worse=worse)
         if as_json:
-            comparisons = compare_nights(before, after, worse=worse)
             models = {name: to_json(comparison) for name, comparison in comparisons.items()}
             print_json({"before": before.sweep, "after": after.sweep, "models": models})
         else:
-            write_table(comparison_table(before, after, worse=worse), sys.stdout)
+            write_table(comparison_table(comparisons, f"{before.sweep} -> {after.sweep}"), sys.stdout)
         return
     history = history_of(name, stored, worse=worse)
     if as_json:

@@ -11,7 +11,7 @@ import contextvars
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -35,6 +35,7 @@ from autoopt.orchestrate.executor import Job
 from autoopt.orchestrate.names import plain, tags_of
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
+from autoopt.store import EvaluationRecord, PassRunRecord
 
 IDLE_SECONDS: Final = 15.0
 """A chain's flow run waits this long for a further trial: about as long as a new one takes to start."""
@@ -193,21 +194,17 @@ class DeployedExecutor:
 
     def _count(self, row: Trial) -> None:
         """Add the work of another process for a trial to this run's counts."""
-        results = self._ctx.store.results
-        pass_runs, evaluations = results.pass_runs(row.pass_runs), results.evaluations(row.evaluations)
-        for key in row.pass_runs:
-            self._count_work("pass_runs", key, key in pass_runs and pass_runs[key].run == self._ctx.run)
-        for key in row.evaluations:
-            self._count_work("evaluations", key, key in evaluations and evaluations[key].run == self._ctx.run)
+        self._count_work("pass_runs", self._ctx.store.results.pass_runs(row.pass_runs))
+        self._count_work("evaluations", self._ctx.store.results.evaluations(row.evaluations))
 
-    def _count_work(self, kind: CountedWork, key: str, of_this_run: bool) -> None:
-        """Count a piece of work as executed by the first trial of the run that executed it, as reused by others."""
-        executed = of_this_run and key not in self._counted
-        self._counted.add(key)
-        if executed:
-            self._ctx.attempt.counts.add_executed(kind)
-        else:
-            self._ctx.attempt.counts.add_reused(kind)
+    def _count_work(self, kind: CountedWork, records: Mapping[str, PassRunRecord | EvaluationRecord]) -> None:
+        """Count work as executed by the first trial of the run that executed it, as reused by others."""
+        for key, record in records.items():
+            if record.run == self._ctx.run and key not in self._counted:
+                self._ctx.attempt.counts.add_executed(kind)
+            else:
+                self._ctx.attempt.counts.add_reused(kind)
+            self._counted.add(key)
 
     @staticmethod
     def _cancel(*flow_runs: UUID) -> None:

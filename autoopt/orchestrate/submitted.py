@@ -54,7 +54,7 @@ def submit(request: RunRequest) -> RunResult | None:
     target = spec.all_targets[0]
     if len(spec.all_targets) == 1 and target.is_elsewhere(request.pool):
         return _submit_to_pool(request, spec)
-    deployment = own_deployment()
+    deployment = _deployment(Place.here())
     code = None if deployment is None else _foreign_code(request)
     if deployment is None or request.home not in (None, settings().home) or request.db_url is not None:
         request.observer.on_note("Cancel and Retry in Prefect's pages need 'autoopt serve' in this folder")
@@ -88,46 +88,32 @@ def run_in_pool(request: RunRequest) -> PoolRun:
         SystemFailure: The flow run crashed.
         KeyboardInterrupt: The flow run was cancelled.
     """
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas import filters
-
-    flow = filters.FlowFilter(name=filters.FlowFilterName(any_=["optimize_model"]))
-    pool = filters.WorkPoolFilter(name=filters.WorkPoolFilterName(any_=[request.pool]))
-    with get_client(sync_client=True) as client:
-        found = client.read_deployments(flow_filter=flow, work_pool_filter=pool)
-    ready = [one.id for one in found if not one.paused]
-    if not ready:
+    deployment = _deployment(Place.in_pool(request.pool))
+    if deployment is None:
         remedy = f"create it with 'autoopt serve --pool {request.pool}'"
         raise InputError(f"no deployment of optimize_model is in work pool {request.pool!r}", remedy=remedy)
-    return _execute(request, ready[0])
+    return _execute(request, deployment)
 
 
-def own_deployment() -> UUID | None:
-    """The deployment of `optimize_model` that is executed on this host with this store now; None if there is none."""
+def _deployment(place: Place) -> UUID | None:
+    """The deployment of `optimize_model` for a place; None if there is none, or none that runs on this host now."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas import filters
     from prefect.client.schemas.objects import DeploymentStatus
 
     flow = filters.FlowFilter(name=filters.FlowFilterName(any_=["optimize_model"]))
-    here = filters.DeploymentFilter(tags=filters.DeploymentFilterTags(all_=list(Place.here().tags)))
+    tagged = filters.DeploymentFilter(tags=filters.DeploymentFilterTags(all_=list(place.tags)))
     with get_client(sync_client=True) as client:
-        found = client.read_deployments(flow_filter=flow, deployment_filter=here)
-    ready = [one.id for one in found if one.status is DeploymentStatus.READY and not one.paused]
-    return ready[0] if ready else None
+        found = client.read_deployments(flow_filter=flow, deployment_filter=tagged)
+    for one in found:
+        # A pool's worker may come later.
+        if not one.paused and (place.pool or one.status is DeploymentStatus.READY):
+            return one.id
+    return None
 
 
 def _foreign_code(request: RunRequest) -> str | None:
     """A script or an interpreter that the request names and flow runs of `serve` may not run; None without any."""
-    serving = Serving.read(settings().home)
-    allowed = "" if serving is None else serving.scripts
-    for path in _code(request):
-        if not is_below(path, allowed):
-            return path
-    return None
-
-
-def _code(request: RunRequest) -> list[str]:
-    """The scripts and interpreters that a request names, as absolute paths or URLs."""
     spec = spec_of(request.read())
     found: list[str] = []
 
@@ -149,7 +135,9 @@ def _code(request: RunRequest) -> list[str]:
     for value in (spec.document.value, request.data, request.calibration, request.model and str(request.model)):
         map_texts(value, note)
         hosts(value)
-    return found
+    serving = Serving.read(settings().home)
+    allowed = "" if serving is None else serving.scripts
+    return next((path for path in found if not is_below(path, allowed)), None)
 
 
 def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
@@ -172,10 +160,7 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
             _cancel(client, submitted.id)
             raise
     result = _result(flow_run, followed.record, began, request.observer)
-    queued = 0.0
-    if flow_run.start_time is not None and flow_run.created is not None:
-        queued = (flow_run.start_time - flow_run.created).total_seconds()
-    return PoolRun(result, queued)
+    return PoolRun(result, flow_run.estimated_start_time_delta.total_seconds())
 
 
 def _parameters(request: RunRequest) -> dict[str, Any]:
@@ -253,10 +238,8 @@ class _Followed:
     is_part: bool = False
     """True if the run is a part of one that this process executes."""
     record: RunRecord | None = None
-    _searches: set[str] = field(default_factory=set)
-    """The run or its parts whose search has begun."""
-    _done: dict[str, set[int]] = field(default_factory=dict)
-    """The trials that were shown, by run."""
+    _shown: dict[str, set[int]] = field(default_factory=dict)
+    """The trials that were shown, by the run or its part whose search has begun."""
 
     def show(self, run: str) -> None:
         """Tell the observer what is new."""
@@ -275,14 +258,14 @@ class _Followed:
     def _show_search(self, record: RunRecord) -> None:
         if "baseline" not in record.result:
             return
-        if record.id not in self._searches:
-            self._searches.add(record.id)
+        if record.id not in self._shown:
+            self._shown[record.id] = set()
             result = RunResult.from_json(record.result)
             trials = int(record.settings["request"]["search"].get("trials") or 0)
-            self.observer.on_search_start(result.objectives, result.constraints, trials, float("inf"))
+            self.observer.on_search_start(result.objectives, result.constraints, trials, math.inf)
             self.observer.on_baseline(result.baseline.intervals)
-        done = self._done.setdefault(record.id, set())
-        new = [row for row in self.store.trials.all(record.id) if row.status == "done" and row.number not in done]
-        for row in new:
-            done.add(row.number)
-            self.observer.on_trial_end(row, None)
+        shown = self._shown[record.id]
+        for row in self.store.trials.all(record.id):
+            if row.status == "done" and row.number not in shown:
+                shown.add(row.number)
+                self.observer.on_trial_end(row, None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -36,6 +35,9 @@ class SweepHistory:
 
     def __init__(self, zoo: ZooSpec, store: Store) -> None:
         self._zoo, self._store = zoo, store
+        self._lines = set(map(listed, zoo.models))
+        self.identity = {"zoo": str(Path(zoo.source.folder, Path(zoo.source.file).name))}
+        """The place of the zoo file, for people."""
         self._results: dict[str, SweepResult] = {}
 
     def interrupted(self, request: SweepRequest) -> SweepRecord | None:
@@ -46,7 +48,7 @@ class SweepHistory:
         """
         if not request.resume:
             return None
-        records = list(self._records())
+        records = list(self._store.sweeps.all(self._zoo.name))
         if request.flow_run:
             records = [record for record in records if record.settings.get("flow_run") == request.flow_run]
         if not records or records[0].status == "finished":
@@ -168,17 +170,9 @@ class SweepHistory:
                 break
         return last
 
-    @cached_property
-    def identity(self) -> dict[str, str]:
-        """The place of the zoo file, for people."""
-        return {"zoo": str(Path(self._zoo.source.folder, Path(self._zoo.source.file).name))}
-
-    def _records(self) -> Iterator[SweepRecord]:
-        yield from self._store.sweeps.all(self._zoo.name)
-
     def _finished(self, sweep: str) -> Iterator[SweepRecord]:
         """The finished sweeps other than `sweep`, newest first."""
-        for record in self._records():
+        for record in self._store.sweeps.all(self._zoo.name):
             if record.id != sweep and record.status == "finished" and record.result:
                 yield record
 
@@ -202,10 +196,6 @@ class SweepHistory:
         if record.id not in self._results:
             self._results[record.id] = SweepResult.from_json(record.result)
         return self._results[record.id]
-
-    @cached_property
-    def _lines(self) -> Collection[str]:
-        return set(map(listed, self._zoo.models))
 
 
 def _missing(entry: SweepEntry, reasons: Mapping[str, str], names: set[str]) -> SweepEntry:

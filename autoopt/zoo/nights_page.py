@@ -41,13 +41,6 @@ class HeatCell:
     title: str = ""
 
 
-def heat_style(ratio: float) -> str:
-    """The style of a cell: green for a ratio below 1, red above."""
-    strength = min(1.0, abs(math.log(ratio)) / math.log(SATURATED))
-    colour = "--good" if ratio < 1 else "--bad"
-    return f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
-
-
 def chart_over_nights(
     values: Sequence[tuple[float, Estimate]],
     metric: str,
@@ -209,7 +202,9 @@ def _heat_cells(past: ModelHistory, nights: Sequence[Night]) -> list[HeatCell]:
             gain = night.gain
             text = f"{gain.value:.2f}x" if gain.decided else "undecided"
             title = f"{estimate_text(past.metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
-            cells.append(HeatCell(text, heat_style(deviation), title))
+            strength = min(1.0, abs(math.log(deviation)) / math.log(SATURATED))
+            colour = f"var(--{'good' if deviation < 1 else 'bad'}) {strength * 60:.0f}%"
+            cells.append(HeatCell(text, f"background: color-mix(in srgb, {colour}, transparent)", title))
     return cells
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TextIO
 
 from autoopt.metrics import Estimate
@@ -102,25 +103,21 @@ def compare_nights(before: SweepResult, after: SweepResult, *, worse: bool = Fal
 
     With `worse`, only models that regressed between the two.
     """
-    earlier = {entry.name: entry for entry in before.models}
+    earlier = {entry.name: EarlierEntry(before.sweep, entry) for entry in before.models}
     comparisons = {}
     for entry in after.models:
-        last = earlier.get(entry.name)
-        known = []
-        if last is not None:
-            known.append(EarlierEntry(before.sweep, last))
+        known = [earlier[entry.name]] if entry.name in earlier else []
         comparison = compare_entry(entry, known)
         if comparison.regressed or not worse:
             comparisons[entry.name] = comparison
     return comparisons
 
 
-def comparison_table(before: SweepResult, after: SweepResult, *, worse: bool = False) -> Table:
-    """One row for each model of the later night, with what changed and the possible causes; `worse` as above."""
+def comparison_table(comparisons: Mapping[str, EntryComparison], title: str) -> Table:
+    """One row for each model of the later night, with what changed and the possible causes."""
     rows = []
-    for name, comparison in compare_nights(before, after, worse=worse).items():
+    for name, comparison in comparisons.items():
         moved = [f"{change.what} {change.metric} {change.verdict}" for change in comparison.changes]
         causes = [*comparison.causes, *comparison.other_inputs]
         rows.append((name, comparison.verdict, "; ".join(moved) or "-", "; ".join(causes) or "-"))
-    title = f"{short(before.sweep)} -> {short(after.sweep)}"
     return Table(("model", "verdict", "changes beyond the noise", "possible causes"), tuple(rows), title=title)

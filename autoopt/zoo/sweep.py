@@ -173,8 +173,12 @@ class Sweep:
         if self._request.out is None:
             return
         in_use = {entry.run for entry in self._history.last_entries("").values()}
-        pages = write_run_pages(self._store, result.models, self._request.out, in_use)
-        write_report(result, self._request.out, pages, self._store.sweeps.get(self._id).created)
+        out = self._request.out
+        pages = write_run_pages(self._store, result.models, out, in_use)
+        page = sweep_html(result, pages, self._store.sweeps.get(self._id).created)
+        with writing(out, "cannot write the report"):
+            write_page(out / REPORT, json.dumps(result.to_json(), indent=2) + "\n")
+            write_page(out / PAGE, page)
 
     def _run_model(self, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry]) -> SweepEntry:
         """Run a model and record its entry.
@@ -224,16 +228,3 @@ def check_report(out: Path) -> None:
     with writing(out, "cannot write the report"):
         check_own(out / REPORT, ',\n  "sweep": "')  # its second field
         check_page(out / PAGE)
-
-
-def write_report(result: SweepResult, out: Path, pages: Mapping[str, str], begun: float) -> None:
-    """Write the document and the page of a sweep into `out`, each atomically; `sweep_html` explains the last two.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
-    files = {REPORT: json.dumps(result.to_json(), indent=2) + "\n", PAGE: sweep_html(result, pages, begun)}
-    with writing(out, "cannot write the report"):
-        out.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            write_page(out / name, text)

@@ -15,7 +15,7 @@ from autoopt.report.words.formatting import day_text, plural, short
 from autoopt.report.words.markup import shell_word
 from autoopt.results import RunResult, SweepEntry, SweepResult
 from autoopt.store import Store
-from autoopt.zoo.sweep_text import change_lines, models_table, outcome, summary, sweep_title
+from autoopt.zoo.sweep_text import change_lines, headline, models_table, summary, sweep_title
 
 FOLDER = "reports"
 MOST_PAGES = 100
@@ -31,16 +31,14 @@ def sweep_html(result: SweepResult, pages: Mapping[str, str] = MappingProxyType(
     `pages` are the paths of the pages of runs, relative to this one, by the run's id; `begun` is the beginning of the
     sweep, in seconds since 1970, 0 if it is not known.
     """
-    lines = summary(result)
-    verdict = outcome(result)
     changes = [f"{entry.name}: {line}" for entry in result.models for line in change_lines(entry)]
     others = [entry for entry in result.models if entry.run and entry.run not in pages]
     return render(
         "sweep.html",
         package="autoopt.zoo",
         title=sweep_title(result),
-        headline=verdict[:1].upper() + verdict[1:],
-        lines=[*_circumstances(result, begun), *(line for line in lines if line != verdict)],
+        headline=headline(result),
+        lines=[*_circumstances(result, begun), *summary(result)],
         models=models_table(result),
         pages={entry.name: pages[entry.run] for entry in result.models if entry.run in pages},
         changes=changes,

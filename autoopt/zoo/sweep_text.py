@@ -22,20 +22,19 @@ MOST_LINES = 5
 """Largest number of regressions, and of causes, in a message."""
 MOST_REASON = 200
 """Longest reason of a failure in a message, in characters."""
-NO_REGRESSION = "no regression"
 TONIGHT = "all figures were measured in this sweep; a run's own report pools them with earlier measurements"
 WIDTH = 76
 """Characters of a line of passes."""
 
 
 def write_sweep(result: SweepResult, stream: TextIO) -> None:
-    """Write the sweep as text: what each model gained, in the words of its run, what moved since, then the summary."""
+    """Write what each model gained, in the words of its run, and what moved since; then the summary and the outcome."""
     lines = [sweep_title(result)]
     for entry in result.models:
         answer, passes = _answer(entry), _passes(entry, WIDTH)
         lines.append(f"{one_line(entry.name)} ({entry.compared.verdict}): {answer}")
         lines += [f"  {line}" for line in (passes, *change_lines(entry)) if line]
-    write_lines([*lines, *summary(result)], stream)
+    write_lines([*lines, *summary(result), headline(result)], stream)
 
 
 def models_table(result: SweepResult) -> Table:
@@ -80,15 +79,8 @@ def _change_text(change: MetricChange, estimate: Estimate | None) -> str:
     return f"{value} ({metric_text(change.metric, estimate.low)}..{metric_text(change.metric, estimate.high)})"
 
 
-def outcome(result: SweepResult) -> str:
-    """The models that regressed in a line."""
-    if result.regressions:
-        return f"regressions: {', '.join(result.regressions)}"
-    return NO_REGRESSION
-
-
 def summary(result: SweepResult) -> list[str]:
-    """Counts, regressions and possible causes, a line each."""
+    """Counts, possible causes and caveats, a line each."""
     counts = Counter(entry.status for entry in result.models)
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     lines = [f"{plural(len(result.models), 'model')}: {statuses}"]
@@ -96,18 +88,12 @@ def summary(result: SweepResult) -> list[str]:
         lines.append(TONIGHT)
     if result.not_run:
         lines.append(f"not run: {first_names(result.not_run)}; the next sweep begins with them")
-    if result.regressions:
-        lines.append(outcome(result))
-    if result.improvements:
+    if result.regressions and result.improvements:
         lines.append(f"improvements: {', '.join(result.improvements)}")
     lines += _environment_lines(result)
     lines += _lines_on_models(result.models)
-    if not result.regressions:
-        lines.append(outcome(result))
-    elif result.accepted:
+    if result.regressions and result.accepted:
         lines.append("accepted: this sweep is the new baseline, regressions included")
-    if OK not in counts:
-        lines.append("no model has a result")
     return lines
 
 
@@ -157,10 +143,9 @@ def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
 def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyType({})) -> str:
     """The sweep as Markdown, for artifacts of flow runs; `pages` are the addresses of runs by their id."""
     links = {entry.name: pages[entry.run] for entry in result.models if entry.run in pages}
-    parts = [f"**{markdown_text(_headline(result))}**", markdown(models_table(result), links)]
+    parts = [f"**{markdown_text(headline(result))}**", markdown(models_table(result), links)]
     changes = [f"{entry.name}: {line}" for entry in result.models for line in change_lines(entry)]
-    lines = [line for line in (*changes, *summary(result)) if line != NO_REGRESSION]  # the headline says so
-    return "\n\n".join([*parts, *map(markdown_text, lines)])
+    return "\n\n".join([*parts, *map(markdown_text, (*changes, *summary(result)))])
 
 
 def sweep_title(result: SweepResult) -> str:
@@ -170,7 +155,7 @@ def sweep_title(result: SweepResult) -> str:
 
 def message(result: SweepResult) -> str:
     """The outcome of a night for people who read it on a phone: a sentence, then a line for each regression."""
-    lines = [_headline(result)]
+    lines = [headline(result)]
     regressed = [entry for entry in result.models if entry.compared.regressed]
     lines += list(map(_regression_line, regressed[:MOST_LINES]))
     if len(regressed) > MOST_LINES:
@@ -192,7 +177,7 @@ def _regression_line(entry: SweepEntry) -> str:
     return line
 
 
-def _headline(result: SweepResult) -> str:
+def headline(result: SweepResult) -> str:
     """The outcome of a sweep in a sentence."""
     models = plural(len(result.models), "model")
     if result.regressions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from autoopt.orchestrate.connection import (
     Serving,
     configured_api,
     connect,
-    set_defaults,
     without_userinfo,
 )
 
@@ -65,13 +63,6 @@ def test_the_profile_of_prefect_names_a_server_too(tmp_path: Path, monkeypatch: 
     finally:
         refresh_global_settings_context()
     assert configured_api() == ""
-
-
-def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in DEFAULTS:
-        monkeypatch.setenv(name, "mine")
-    set_defaults()
-    assert {os.environ[name] for name in DEFAULTS} == {"mine"}
 
 
 @pytest.mark.parametrize("password", ["can?ary", "can#ary", "can@ary/x", "12/canary"])

@@ -13,7 +13,7 @@ from builders import mlp, write
 from children import HANG_SECONDS
 
 from autoopt import deployments
-from autoopt.deployments import Night, Plan
+from autoopt.deployments import Night
 from autoopt.errors import ConfigError, InputError
 from autoopt.orchestrate.names import Place
 from autoopt.settings import settings
@@ -102,7 +102,3 @@ def test_a_place_is_this_host_with_this_store(tmp_path: Path, monkeypatch: pytes
     assert len({place.name for place in places}) == 3
     assert places[2] == places[3]  # another password is not another store
     assert {place.tags[0] for place in places} == {f"host:{socket.gethostname()}"}
-
-
-def test_waiting_models_never_take_the_places_of_chains() -> None:
-    assert Plan(Place("here", ()), models=2, chains=3).limit == 1 + 2 + 3

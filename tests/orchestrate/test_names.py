@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.orchestrate.names import MAX_KEY, artifact_key, model_run_name, night_name, plain
+from autoopt.orchestrate.names import MAX_KEY, artifact_key, model_run_name, night_name
 
 
 def test_nights_are_named_after_zoo_tag_and_time(tmp_path: Path) -> None:
@@ -25,18 +25,6 @@ def test_an_artifact_key_is_what_prefect_allows(names: list[str]) -> None:
     key = artifact_key("result", *names)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", key)
     assert len(key) <= MAX_KEY + 9
-
-
-def test_long_artifact_keys_differ() -> None:
-    keys = {artifact_key("trials", "x" * 150, end) for end in ("a", "b")}
-    assert len(keys) == 2
-
-
-@given(st.text())
-def test_a_name_has_no_braces_because_prefect_formats_it(text: str) -> None:
-    name = plain(text)
-    assert name.format() == name
-    assert name == text.replace("{", "").replace("}", "")
 
 
 @pytest.mark.parametrize(

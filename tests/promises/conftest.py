@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from outside import DAG, Place, write_model
+from outside import Place, filled
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     """A folder with `model.onnx` and `dag.yaml`, whose commands leave no process and no temporary file."""
-    place = Place(tmp_path / "user")
-    write_model(place / "model.onnx")
-    place.write("dag.yaml", DAG)
+    place = filled(tmp_path / "user")
     yield place
     place.nothing_left()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outside import DAG, RUN, Place, answer, one_line, write_model
+from outside import RUN, Place, answer, filled, one_line
 
 pytestmark = pytest.mark.service
 
@@ -27,9 +27,7 @@ READERS = [
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A folder with a whole store and a backup of it, and the run's answer."""
-    place = Place(tmp_path_factory.mktemp("whole") / "user")
-    write_model(place / "model.onnx", width=512)
-    place.write("dag.yaml", DAG)
+    place = filled(tmp_path_factory.mktemp("whole") / "user", width=512)
     document = place.call(*RUN).document
     place.call("store", "backup", "backup")
     return place.folder, answer(document)

@@ -20,6 +20,7 @@ from outside import (
     WAITING_SCRIPT,
     Place,
     answer,
+    filled,
     kill_group,
     read_until,
     wait_for_file,
@@ -50,17 +51,16 @@ RESUME = ("resume", "--engine", "inline", "--json")
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, float]:
     """The answer of a run that nobody kills, and the seconds that it took."""
-    place = Place(tmp_path_factory.mktemp("undisturbed") / "user")
-    fill(place)
+    place = fill(Place(tmp_path_factory.mktemp("undisturbed") / "user"))
     began = time.monotonic()
     document = place.call(*RUN).document
     return answer(document), time.monotonic() - began
 
 
-def fill(place: Place) -> None:
-    write_model(place / "model.onnx", width=512)
-    place.write("dag.yaml", COUNTING)
+def fill(place: Place) -> Place:
+    filled(place.folder, COUNTING, width=512)
     place.write("script.py", COUNTING_SCRIPT)
+    return place
 
 
 def statuses(place: Place) -> list[str]:

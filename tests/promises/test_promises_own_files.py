@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from outside import DAG, RUN, Place, write_model
+from outside import RUN, Place, filled
 
 pytestmark = pytest.mark.service
 
@@ -36,9 +36,7 @@ BACKUP = ("store", "backup")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A folder with a run and a sweep, and what they wrote."""
-    place = Place(tmp_path_factory.mktemp("made") / "user")
-    write_model(place / "model.onnx", width=512)
-    place.write("dag.yaml", DAG)
+    place = filled(tmp_path_factory.mktemp("made") / "user", width=512)
     place.write("zoo.yaml", ZOO)
     place.call(*RUN)
     place.call(*SWEEP, "--out", "swept")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from outside import WAITING_DAG, WAITING_SCRIPT, Place, Said, answer, kill_group, wait_for, wait_for_file, write_model
+from outside import WAITING_DAG, WAITING_SCRIPT, Place, Said, answer, filled, kill_group, wait_for, wait_for_file
 from ports import free_port
 from prefect_server import prepared, running_server
 
@@ -21,8 +21,7 @@ ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 def fill(place: Place) -> Place:
-    write_model(place / "model.onnx", width=512)
-    place.write("dag.yaml", WAITING_DAG)
+    filled(place.folder, WAITING_DAG, width=512)
     place.write("script.py", WAITING_SCRIPT)
     return place
 

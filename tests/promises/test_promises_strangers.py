@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from outside import DAG, RUN, Place, one_line, write_model
+from outside import DAG, RUN, Place, filled, one_line
 
 pytestmark = pytest.mark.service
 
@@ -32,11 +32,10 @@ REPLAY = ("replay", "out", "--model", "model.onnx", "--out", "made")
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A folder with a run whose best model a script made, and its package."""
-    place = Place(tmp_path_factory.mktemp("original") / "user")
-    write_model(place / "model.onnx", width=512)
-    place.write("script.py", SCRIPT)
     scripted = DAG.replace("passes:\n", "user_script: script.py\npasses:\n  own: {pass: own}\n")
-    place.write("dag.yaml", scripted.replace("[[names, tidy, quant], [tidy]]", "[[own, names, tidy, quant]]"))
+    scripted = scripted.replace("[[names, tidy, quant], [tidy]]", "[[own, names, tidy, quant]]")
+    place = filled(tmp_path_factory.mktemp("original") / "user", scripted, width=512)
+    place.write("script.py", SCRIPT)
     place.call(*RUN)
     return place
 

@@ -14,9 +14,9 @@ import onnx
 import pyarrow.parquet
 import pytest
 from builders import mlp, write
-from commands import DAG
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from outside import DAG
 from PIL import Image
 
 from autoopt.data.worker import describe

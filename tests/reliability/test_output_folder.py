@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import fill, finish, start
+from outside import RUN, filled
 
 import autoopt
 from autoopt.errors import InputError
@@ -22,7 +22,6 @@ objectives: [{metric: size}]
 constraints: [{metric: cosine, min: 0.9}]
 measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
 """
-RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--json")
 
 
 def check_package(out: Path) -> None:
@@ -35,12 +34,10 @@ def check_package(out: Path) -> None:
 
 
 def test_a_run_that_is_killed_while_it_replaces_a_package_leaves_no_mixture(tmp_path: Path) -> None:
-    fill(tmp_path, DAG, width=1024)
-    finish(start(tmp_path, *RUN))
-    process = start(tmp_path, *RUN, "--again", "all", AUTOOPT_FAULT="within package:4")
-    _, stderr = process.communicate()
-    assert process.returncode == -9, stderr
+    place = filled(tmp_path, DAG, width=1024)
+    place.call(*RUN)
+    place.call(*RUN, "--again", "all", AUTOOPT_FAULT="within package:4", codes=(-9,))
     with pytest.raises(InputError, match=r"has no model\.onnx"):
         autoopt.load(tmp_path / "out")
-    finish(start(tmp_path, *RUN))
+    place.call(*RUN)
     check_package(tmp_path / "out")

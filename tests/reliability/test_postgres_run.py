@@ -8,8 +8,7 @@ from pathlib import Path
 import postgres
 import pytest
 from builders import mlp, write
-from children import HANG_SECONDS
-from commands import RUN, Command, fill, start
+from outside import RUN, Command, filled
 
 pytestmark = pytest.mark.service
 
@@ -18,16 +17,15 @@ def test_a_store_of_sqlite_goes_on_in_postgresql(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a backup, with all that it has: a finished run answers, an interrupted one is resumed."""
-    fill(tmp_path)
+    place = filled(tmp_path)
     finished = json.loads(command(tmp_path, *RUN).out)
     write(mlp(width=48), tmp_path / "other")
-    killed = start(tmp_path, *RUN[:2], "--model", "other/model.onnx", *RUN[4:], AUTOOPT_FAULT="between ask and tell:2")
-    killed.communicate(timeout=HANG_SECONDS)
-    assert killed.returncode == -9
+    other = ("run", "dag.yaml", "--model", "other/model.onnx", *RUN[4:])
+    place.call(*other, AUTOOPT_FAULT="between ask and tell:2", codes=(-9,))
     documents = {name: command(tmp_path, name, finished["run"], "--json").out for name in ("runs", "lineage")}
     assert command(tmp_path, "store", "backup", "backup").code == 0
     with postgres.empty_schema() as url, monkeypatch.context() as patch:
-        (tmp_path / "home").rename(tmp_path / "away")
+        place.home.rename(tmp_path / "away")
         patch.setenv("AUTOOPT_DB_URL", url)
         code, _, err = command(tmp_path, "store", "restore", "backup")
         assert (code, err) == (0, "")

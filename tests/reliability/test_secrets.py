@@ -15,9 +15,10 @@ from typing import BinaryIO
 
 import numpy as np
 import pytest
-from children import HANG_SECONDS
-from commands import DAG, Command, Prefect, fill, start
+from outside import DAG, Command, Place, filled
+from ports import free_port
 from postgres import Server
+from prefect_server import prepared, running_server
 
 CANARY = "c4n4ry-4nd-s3cr3t"
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--json")
@@ -31,15 +32,8 @@ COMMANDS = (
     (*RUN, "--again", "all"), ("runs", "--json"),
 )  # fmt: skip
 
-PREFECT_COMMANDS = (("doctor",), ("doctor", "--json"), ("resume",))
+PREFECT_COMMANDS = (("resume", "--json"), ("doctor",), ("doctor", "--json"), ("resume",))
 """Commands that may import Prefect, which keeps to the server that a process began with."""
-
-
-def said(folder: Path, *arguments: str, **env: str) -> str:
-    process = start(folder, *arguments, **env)
-    text = "\n".join(process.communicate(timeout=HANG_SECONDS))
-    assert process.returncode == 0 or arguments[0] == "doctor", text
-    return text
 
 
 def holders(*folders: Path) -> list[str]:
@@ -56,22 +50,30 @@ def server() -> Iterator[Server]:
     made.close()
 
 
+@pytest.fixture
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The API of a Prefect server, and the folder of all that it keeps."""
+    place = Place(tmp_path_factory.mktemp("server"))
+    prepared(Path(place.environment["PREFECT_HOME"]))
+    with running_server(place.environment, free_port(), place / "said.txt") as url:
+        yield url, place.folder
+
+
 @pytest.mark.service
 def test_no_command_says_or_keeps_a_password(
-    server: Server, prefect_server: Prefect, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, prefect_server: tuple[str, Path], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(tmp_path)
+    place, (api, kept_by_prefect) = filled(tmp_path), prefect_server
     (tmp_path / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: [model.onnx]\n")
     env = {
         "AUTOOPT_DB_URL": f"postgresql://bird:{CANARY}@127.0.0.1:{server.port}/cage?options=-cwork_mem%3D4MB",
-        "PREFECT_API_URL": prefect_server.url.replace("://", f"://bird:{CANARY}@"),
+        "PREFECT_API_URL": api.replace("://", f"://bird:{CANARY}@"),
     }
-    killed = start(tmp_path, *RUN, **env, AUTOOPT_FAULT="between ask and tell:2")
-    texts = {"killed": "\n".join(killed.communicate(timeout=HANG_SECONDS))}
-    resumed = start(tmp_path, "resume", "--json", **env)
-    texts["resume"] = "\n".join(resumed.communicate(timeout=HANG_SECONDS))
-    assert (killed.returncode, resumed.returncode) == (-9, 0), texts
-    texts |= {" ".join(arguments): said(tmp_path, *arguments, **env) for arguments in PREFECT_COMMANDS}
+    killed = place.call(*RUN, **env, AUTOOPT_FAULT="between ask and tell:2", codes=(-9,))
+    texts = {"killed": killed.out + killed.err}
+    for arguments in PREFECT_COMMANDS:
+        ended = place.call(*arguments, **env, codes=(0, 1) if arguments[0] == "doctor" else (0,))
+        texts[" ".join(arguments)] = ended.out + ended.err
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     for arguments in COMMANDS:
@@ -84,9 +86,9 @@ def test_no_command_says_or_keeps_a_password(
     texts["compare"] = out + err
     assert [name for name, text in texts.items() if CANARY in text] == []
     assert [name for name, text in texts.items() if "internal error" in text] == []
-    assert holders(tmp_path, prefect_server.folder) == []
+    assert holders(tmp_path, kept_by_prefect) == []
     kept = server.dump("cage")
-    assert "names -> tidy -> quant" in kept["chain"]
+    assert "Int8" in kept["trial"]
     assert [table for table, rows in kept.items() if CANARY in rows] == []
 
 
@@ -98,7 +100,7 @@ def test_no_command_says_or_keeps_a_password(
     ],
 )  # fmt: skip
 def test_no_error_says_a_password(url: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(tmp_path)
+    filled(tmp_path)
     for name in ("AUTOOPT_DB_URL", "PREFECT_API_URL"):
         monkeypatch.setenv(name, url)
     monkeypatch.setenv("AUTOOPT_PATIENCE", "1")  # no server listens there
@@ -146,7 +148,8 @@ def marked(model):
 
 def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, command: Command, tmp_path: Path) -> None:
     """Model, data and script come from addresses with a signature, which is over when the run is resumed."""
-    folder, web = fill(tmp_path / "run"), tmp_path / "site"
+    place, web = filled(tmp_path / "run"), tmp_path / "site"
+    folder = place.folder
     (folder / "model.onnx").rename(web / "net.onnx")
     (web / "script.py").write_text(SCRIPT)
     np.savez(web / "data.npz", x=np.ones((8, 8), np.float32))
@@ -154,9 +157,7 @@ def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, co
     (folder / "dag.yaml").write_text(script + DAG.replace("{pass: expand_functions}", "{pass: marked}"))
     url, data = f"{site}/net.onnx?signature={CANARY}", f"{site}/data.npz?signature={CANARY}"
     run = ("run", "dag.yaml", "--model", url, "--data", data, "--engine", "inline", "--json")
-    killed = start(folder, *run, AUTOOPT_FAULT="between ask and tell:2")
-    text = "\n".join(killed.communicate(timeout=HANG_SECONDS))
-    assert killed.returncode == -9, text
+    killed = place.call(*run, AUTOOPT_FAULT="between ask and tell:2", codes=(-9,))
     (web / "over").touch()
     resumed = command(folder, "resume", "--engine", "inline")
     listed, reported = command(folder, "runs", "--json"), command(folder, "report", "--out", "report.html")
@@ -166,7 +167,7 @@ def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, co
     swept = command(folder, "sweep", "zoo.yaml", "--engine", "inline", "--out", "swept")
     assert "net" in swept.out
     assert {said.code for said in (resumed, listed, reported, swept)} == {0}
-    assert CANARY not in "".join([text, *(said.out + said.err for said in (resumed, listed, reported, swept))])
+    assert CANARY not in "".join(said.out + said.err for said in (killed, resumed, listed, reported, swept))
     (folder / "zoo.yaml").unlink()
     (folder / "dag.yaml").unlink()  # the user's own words
     assert holders(folder) == []
@@ -182,7 +183,7 @@ BAD = (
 @pytest.mark.parametrize("address", BAD)
 def test_no_error_says_what_is_secret_in_an_address(address: str, command: Command, tmp_path: Path) -> None:
     url = address.format(CANARY)
-    fill(tmp_path)
+    filled(tmp_path)
     given = ("--model", "model.onnx", "--engine", "inline", "--quiet")
     for arguments in (
         ("run", "dag.yaml", "--model", url, "--engine", "inline", "--quiet"), ("run", url), ("plan", url),
@@ -205,7 +206,7 @@ def test_the_progress_on_a_terminal_does_not_show_a_password(
     url = f"http://bird:{CANARY}@127.0.0.1:9/net.onnx"
     with os.fdopen(end, "w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
-        said = command(fill(tmp_path), "run", *(word.format(url) for word in words))
+        said = command(filled(tmp_path).folder, "run", *(word.format(url) for word in words))
         monkeypatch.undo()
     with os.fdopen(terminal, "rb") as stream:
         text = read_to_end(stream)
@@ -230,7 +231,7 @@ def test_a_root_of_data_with_a_password_is_not_kept(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AUTOOPT_DATA_ROOT", DATA_ROOT)
-    fill(tmp_path)
+    filled(tmp_path)
     assert command(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline").code == 0
     assert command(tmp_path, "store", "backup", "backup").code == 0
     assert holders(tmp_path) == []

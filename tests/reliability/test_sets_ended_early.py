@@ -10,8 +10,7 @@ from pathlib import Path
 
 import model_sets
 import pytest
-from children import HANG_SECONDS
-from commands import Command, environment, start, until
+from outside import HANG_SECONDS, Command, Place, read_until
 
 from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
@@ -48,15 +47,15 @@ sys.exit(main(sys.argv[2:]))
 def killed(folder: Path, *arguments: str, said: str) -> None:
     """A command that kills itself (-9) instead of saying something."""
     command = [sys.executable, "-c", KILLS_ITSELF, said, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment(folder), timeout=HANG_SECONDS, stdout=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, cwd=folder, env=Place(folder).environment, timeout=HANG_SECONDS, stdout=subprocess.DEVNULL
+    )
     assert done.returncode == -signal.SIGKILL
 
 
 def killed_at(folder: Path, fault: str, *arguments: str) -> None:
     """A command that kills itself at a named point."""
-    process = start(folder, *arguments, AUTOOPT_FAULT=fault)
-    process.communicate(timeout=HANG_SECONDS)
-    assert process.returncode == -signal.SIGKILL
+    Place(folder).call(*arguments, AUTOOPT_FAULT=fault, codes=(-signal.SIGKILL,))
 
 
 def pass_run_ends(store: Store) -> dict[str, float]:
@@ -66,7 +65,7 @@ def pass_run_ends(store: Store) -> dict[str, float]:
 
 
 def test_a_run_killed_at_each_stage_goes_on_and_leaves_nothing_behind(folder: Path, command: Command) -> None:
-    home = folder / "home"
+    home = Place(folder).home
     killed(folder, *RUN, said="to record what reaches each")
     killed_at(folder, f"between ask and tell:{TRIALS + 2}", *RUN)  # in the search of the second model
     with open_store(None, home) as store:
@@ -109,14 +108,14 @@ def test_ctrl_c_leaves_the_result_so_far_and_the_run_can_be_resumed(folder: Path
     (folder / "hold").touch()
     passes = {**model_sets.PAIR["passes"], "wait": "waits"}
     model_sets.write_pair(folder, user_script="script.py", passes=passes, chains=[["tidy"], ["quant"], ["wait"]])
-    process = start(folder, *RUN)
-    until(process, "model second")
-    until(process, "trial 0:")
+    process = Place(folder).start(*RUN)
+    read_until(process, "model second")
+    read_until(process, "trial 0:")
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 130, said
     assert (folder / "out" / "first" / "model.onnx").is_file()
-    with open_store(None, folder / "home") as store:
+    with open_store(None, Place(folder).home) as store:
         (record,) = store.runs.newest(9)
         assert f"cancelled; continue with: autoopt resume {record.id}" in said
         so_far = result_of(record)

@@ -104,13 +104,6 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         person.communicate()
 
 
-def test_workers_work_side_by_side(stage: Stage) -> None:
-    for name in ("a", "b"):
-        stage.enter(name, "working")
-        stage.until_in(name)
-    assert stage.events() == ["a in", "b in"]
-
-
 def test_waiting_measurer_keeps_new_work_out(stage: Stage) -> None:
     stage.enter("work", "working")
     stage.until_in("work")

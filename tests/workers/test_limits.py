@@ -19,13 +19,6 @@ def test_cap_holds_within_and_not_after() -> None:
     assert len(bytearray(200 * MIB)) == 200 * MIB
 
 
-@pytest.mark.parametrize("nothing", [None, 0])
-def test_no_cap(nothing: int | None) -> None:
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with limits.memory_cap(nothing):
-        assert resource.getrlimit(resource.RLIMIT_DATA) == before
-
-
 @pytest.mark.parametrize(
     ("idle", "own", "disturbed"),
     [(5.0, 10.0, True), (5.0, 90.0, False), (50.0, 10.0, False)],

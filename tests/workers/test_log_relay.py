@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from autoopt.workers import WorkerPool
-from autoopt.workers.protocol import requested_level, send_records, show_record
+from autoopt.workers.protocol import send_records, show_record
 
 
 @pytest.fixture
@@ -21,17 +21,6 @@ def logger() -> Iterator[logging.Logger]:
     yield root
     root.handlers, root.propagate = handlers, propagate
     root.setLevel(level)
-
-
-def test_workers_send_nothing_while_nobody_listens(logger: logging.Logger) -> None:
-    logger.setLevel(logging.WARNING)
-    assert requested_level() == 0
-
-
-@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
-def test_workers_send_from_the_level_that_the_pools_process_shows(logger: logging.Logger, level: int) -> None:
-    logger.setLevel(level)
-    assert requested_level() == level
 
 
 def test_a_record_passes_as_one_line_and_is_shown_with_the_process_of_its_worker(
@@ -51,13 +40,6 @@ def test_a_record_passes_as_one_line_and_is_shown_with_the_process_of_its_worker
     [record] = caplog.records
     assert (record.name, record.levelname, record.process) == ("autoopt.passes", "INFO", 4242)
     assert record.getMessage() == "step 1 of 2"
-
-
-def test_a_record_below_the_level_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    line = {"name": "autoopt.x", "level": logging.DEBUG, "message": "m", "created": 0.0, "process": 1}
-    with caplog.at_level(logging.INFO, "autoopt"):
-        show_record(line)
-    assert not caplog.records
 
 
 def test_records_of_a_real_worker_arrive_with_its_process_id(

@@ -15,7 +15,7 @@ from watching import all_gone, pids_from
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.outcome import Outcome
-from autoopt.workers import Cancelled, WorkerPool, call_once
+from autoopt.workers import Cancelled, WorkerPool
 
 
 def test_worker_is_warm(pool: WorkerPool) -> None:
@@ -174,10 +174,6 @@ def test_bad_payload_raises_here(pool: WorkerPool) -> None:
 def test_missing_interpreter_is_the_users_input() -> None:
     with WorkerPool(python="/nowhere/python") as pool, pytest.raises(InputError, match="cannot start /nowhere/python"):
         pool.call("jobs:echo", {})
-
-
-def test_call_once() -> None:
-    assert call_once("json:dumps", {"a": 1}).value == '{"a": 1}'
 
 
 def test_a_system_without_room_for_a_process_is_no_wrong_interpreter() -> None:

@@ -50,11 +50,6 @@ def test_memory_exceeds_its_limit_by_less_than_a_tenth(new_pool: WorkerPool) -> 
     assert 250 * MIB < filled["bytes"] < 330 * MIB
 
 
-def test_memory_limit_is_per_call(pool: WorkerPool) -> None:
-    assert pool.call("jobs:allocate", {"mib": 10}, memory=200 * MIB).outcome is Outcome.OK
-    assert pool.call("jobs:allocate", {"mib": 300}, memory=0).outcome is Outcome.OK
-
-
 def test_shared_memory_counts_too(pool: WorkerPool) -> None:
     result = pool.call("jobs:allocate_shared", {"mib": 400}, memory=200 * MIB)
     assert (result.outcome, result.died) == (Outcome.OUT_OF_MEMORY, False)

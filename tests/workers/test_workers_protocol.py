@@ -18,36 +18,11 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.text(), JSON))
-def test_a_message_is_one_line(message: dict[str, object]) -> None:
-    line = protocol.encode(message)
-    assert line.count(b"\n") == 1
-    assert json.loads(line) == message
-
-
 @given(st.text())
 def test_a_shortened_text_is_one_printable_bounded_line(text: str) -> None:
     line = protocol.shorten(text * 50)
     assert line.isprintable()
     assert len(line) <= protocol.MAX_MESSAGE_CHARS
-
-
-class _Owned(Exception):
-    outcome = "refused"
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome", "message"),
-    [
-        (_Owned("no"), Outcome.REFUSED, "no"),
-        (MemoryError(), Outcome.OUT_OF_MEMORY, "MemoryError"),
-        (RuntimeError("std::bad_alloc"), Outcome.OUT_OF_MEMORY, "RuntimeError: std::bad_alloc"),
-        (InputError("bad", where="m.onnx"), Outcome.FAILED, "m.onnx: bad"),
-        (KeyError("x"), Outcome.FAILED, "KeyError: 'x'"),
-    ],
-)
-def test_an_exception_has_an_outcome_and_a_message(error: Exception, outcome: Outcome, message: str) -> None:
-    assert protocol.judge(error) == (outcome, message)
 
 
 def test_a_failed_allocation_is_found_among_the_causes() -> None:

@@ -17,7 +17,6 @@ from autoopt.spec.zoo import ZooSpec, load_zoo
 from autoopt.store import SweepRecord, open_store
 from autoopt.store.records import ReleaseRecord
 from autoopt.zoo.earlier_sweeps import SweepHistory
-from autoopt.zoo.sweep_comparison import NIGHTS
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.zoo_models import items
 
@@ -71,11 +70,6 @@ def night(tmp_path: Path) -> Night:
     return Night(tmp_path)
 
 
-def test_good_entries_come_newest_first(night: Night) -> None:
-    first, second = night.add(night.entry("one")), night.add(night.entry("one"))
-    assert night.good() == [(second, "one"), (first, "one")]
-
-
 def test_a_model_is_known_however_many_sweeps_went_without_it(night: Night) -> None:
     sweep = night.add(night.entry("one"))
     for _ in range(40):
@@ -88,12 +82,6 @@ def test_regressions_are_not_good_unless_the_sweep_was_accepted(night: Night) ->
     assert night.good() == []
     accepted = night.add(night.entry("one", "worse"), accept=True)
     assert night.good() == [(accepted, "one")]
-
-
-def test_no_more_nights_than_needed_are_read(night: Night) -> None:
-    for _ in range(NIGHTS + 3):
-        night.add(night.entry("one"))
-    assert len(night.good()) == NIGHTS
 
 
 def test_the_current_and_unfinished_sweeps_are_not_earlier_ones(night: Night) -> None:
@@ -110,25 +98,6 @@ def test_a_model_is_recognized_by_its_line_not_by_its_name(night: Night) -> None
 def test_a_model_whose_line_changed_is_recognized_by_its_name(night: Night) -> None:
     sweep = night.add(replace(night.entry("one"), listed="elsewhere"))
     assert night.good() == [(sweep, "one")]
-
-
-def test_a_model_that_its_line_no_longer_yields_is_missing(night: Night) -> None:
-    night.add(night.entry("one"), replace(night.entry("gone"), listed="one"))
-    (entry,) = night.missing()
-    assert (entry.name, entry.status, entry.reason) == ("gone", "missing", "no longer in one")
-
-
-def test_nothing_is_missing_if_the_line_was_removed(night: Night) -> None:
-    night.add(night.entry("one"), night.entry("removed"))
-    assert night.missing() == []
-
-
-def test_a_missing_model_is_listed_until_that_is_accepted(night: Night) -> None:
-    gone = replace(night.entry("gone"), listed="one", status="missing")
-    night.add(gone)
-    assert [entry.name for entry in night.missing()] == ["gone"]
-    night.add(gone, accept=True)
-    assert night.missing() == []
 
 
 def test_only_sweeps_with_the_same_tag_are_compared(night: Night) -> None:
@@ -164,31 +133,10 @@ def resumed(night: Night, **options: Any) -> SweepRecord | None:
     return record
 
 
-def test_the_last_unfinished_sweep_is_resumed(night: Night) -> None:
-    sweep = night.add(status="cancelled")
-    record = resumed(night)
-    assert record.id == sweep
-
-
-def test_without_an_interrupted_sweep_there_is_nothing_to_resume(night: Night) -> None:
-    with pytest.raises(InputError, match="no sweep of z was interrupted"):
-        resumed(night)
-    night.add()
-    assert resumed(night, or_begin=True) is None
-    assert night.history.interrupted(SweepRequest(zoo=night.zoo)) is None
-
-
 def test_a_flow_run_resumes_only_its_own_sweep(night: Night) -> None:
     night.add(status="cancelled", flow_run="first")
     assert resumed(night, flow_run="second", or_begin=True) is None
     assert resumed(night, flow_run="first") is not None
-
-
-def test_a_sweep_of_a_dead_process_is_resumed(night: Night) -> None:
-    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
-    dead = night.store.owner.rpartition("/")[0] + "/1"  # as this process, but started with the machine
-    assert by(night.store, dead).claims.acquire("sweep", record.id)
-    assert resumed(night) is not None
 
 
 def test_a_sweep_of_another_machine_is_resumed_once_its_lease_has_ended(night: Night) -> None:

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from builders import mlp, write
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autoopt.errors import ConfigError
 from autoopt.metrics import Constraint, Objective
 from autoopt.spec.zoo import ZooSpec, load_zoo
-from autoopt.zoo.zoo_models import BareModel, ZooItem, check_zoo, dag_of, free_name, items, listed
+from autoopt.zoo.zoo_models import BareModel, ZooItem, check_zoo, dag_of, items
 
 DAG = "name: small\npasses: {tidy: simplify}\nchains: [[tidy]]\n"
 
@@ -34,25 +32,12 @@ def zoo_of(folder: Path, models: list[Any], **fields: Any) -> ZooSpec:
     return load_zoo(folder / "zoo.json")
 
 
-def test_models_are_named_by_their_folders(folder: Path) -> None:
-    zoo = zoo_of(folder, [{"path": "one/model.onnx"}, {"path": "two/model.onnx"}])
-    assert [(item.name, item.called, item.reason) for item in items(zoo, folder)] == [
-        ("one", "one", ""),
-        ("two", "two", ""),
-    ]
-
-
 def test_models_of_the_same_name_get_a_number(folder: Path) -> None:
     write(mlp(), folder / "more" / "one")
     zoo = zoo_of(folder, [{"path": "one/model.onnx"}, {"path": "more/one/model.onnx"}])
     models = items(zoo, folder)
     assert [item.name for item in models] == ["one", "one-2"]
     assert [item.called for item in models] == ["one", "one"]  # the name below its own line
-
-
-def test_a_tag_restricts_the_models(folder: Path) -> None:
-    zoo = zoo_of(folder, [{"path": "one/model.onnx", "tags": ["a"]}, {"path": "two/model.onnx"}])
-    assert [item.name for item in items(zoo, folder, only="a")] == ["one"]
 
 
 def test_an_archive_is_unpacked_once(folder: Path) -> None:
@@ -82,21 +67,10 @@ def test_an_archive_without_models_is_a_model_with_a_reason(folder: Path, conten
     assert "InputError" not in broken.reason
 
 
-def test_a_remote_folder_is_listed(folder: Path) -> None:
-    path = f"file://{folder}/"
-    zoo = zoo_of(folder, [{"path": path}])
-    assert sorted(item.name for item in items(zoo, folder / "home")) == ["one", "two"]
-
-
 def test_an_empty_remote_folder_is_a_model_with_a_reason(folder: Path) -> None:
     (folder / "empty").mkdir()
     zoo = zoo_of(folder, [{"path": f"file://{folder}/empty/"}, {"path": "one/model.onnx"}])
     assert "no models there" in items(zoo, folder / "home")[0].reason
-
-
-def test_the_secret_of_a_url_is_not_listed(folder: Path) -> None:
-    zoo = zoo_of(folder, [{"path": "https://user:canary@example.com/m.onnx?sig=canary"}])
-    assert "canary" not in listed(zoo.models[0])
 
 
 def item_of(zoo: ZooSpec) -> ZooItem:
@@ -166,15 +140,6 @@ def test_data_for_latency_need_a_dag(folder: Path) -> None:
         dag_of(zoo, item_of(zoo), None)
 
 
-def test_missing_data_is_found_before_the_sweep(folder: Path) -> None:
-    models = [{"path": "one/model.onnx", "data": {"evaluation": "nowhere.npz"}}]
-    zoo_of(folder, models)
-    with pytest.raises(ConfigError, match=r"no such file: nowhere\.npz"):
-        check_zoo(folder / "zoo.json")
-    zoo_of(folder, [{"path": "one/model.onnx"}])
-    assert check_zoo(folder / "zoo.json").name == "z"
-
-
 def test_all_that_is_missing_is_told_at_once(folder: Path) -> None:
     zoo_of(folder, [{"path": "nowhere.onnx", "data": {"evaluation": "nowhere.npz"}}], dag="nowhere.yaml")
     with pytest.raises(ConfigError) as caught:
@@ -186,15 +151,6 @@ def test_all_that_is_missing_is_told_at_once(folder: Path) -> None:
         check_zoo(folder / "zoo.json")
     missing = [error.what for error in (caught.value, *caught.value.others)]
     assert sorted(missing) == ["no such file: nowhere.npz", "no such file: nowhere.yaml"]
-
-
-@given(st.lists(st.sampled_from(["a", "a-2", "b"]), max_size=8))
-def test_free_names_are_unique_and_keep_the_first_of_each(names: list[str]) -> None:
-    used: set[str] = set()
-    free = [free_name(name, used) for name in names]
-    assert len(set(free)) == len(free)
-    assert used == set(free)
-    assert all(one.startswith(name) for one, name in zip(free, names, strict=True))
 
 
 def test_a_dag_in_place_of_a_model_keeps_its_own_fields(folder: Path) -> None:

@@ -31,14 +31,6 @@ def test_a_course_holds_the_figures_of_each_night() -> None:
     assert to_json(course)
 
 
-def test_a_lasting_loss_is_named_with_its_first_night() -> None:
-    [course] = history_of("production", nights_of({"cnn": [*noisy(0.5, 12), *noisy(0.6, 6, seed=1)]})).models
-    [change] = course.changes
-    assert (change.what, change.worse) == ("gain", True)
-    assert change.time == FIRST + 12 * DAY
-    assert change.factor == pytest.approx(1.2, rel=0.03)
-
-
 def test_a_change_of_the_source_is_told_apart() -> None:
     nights = []
     for number in range(16):

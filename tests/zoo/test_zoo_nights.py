@@ -13,7 +13,7 @@ from autoopt.metrics import Estimate
 from autoopt.results import SweepResult
 from autoopt.zoo.night_history import history_of
 from autoopt.zoo.nights_page import nights_html
-from autoopt.zoo.nights_text import comparison_table, models_table, nights_table, notable, write_nights
+from autoopt.zoo.nights_text import compare_nights, comparison_table, models_table, nights_table, notable, write_nights
 
 SERIES: dict[str, list[float | None]] = {
     "<cnn>": [*noisy(0.5, 12), *noisy(0.6, 6, seed=1)],
@@ -63,10 +63,10 @@ def test_page_and_table_say_for_how_many_models_a_night_had_no_time() -> None:
 def test_two_nights_are_compared_model_by_model() -> None:
     before = SweepResult(sweep="1" * 12, models=(entry("cnn", 0.5), entry("mlp", 0.5)))
     after = SweepResult(sweep="2" * 12, models=(entry("cnn", 0.7), entry("mlp", 0.5), entry("new", 0.5)))
-    table = comparison_table(before, after)
+    table = comparison_table(compare_nights(before, after), "both")
     assert {row[0]: row[1] for row in table.rows} == {"cnn": "worse", "mlp": "same", "new": "new"}
     assert "best model latency_p50 worse" in table.rows[0][2]
-    assert [row[0] for row in comparison_table(before, after, worse=True).rows] == ["cnn"]
+    assert list(compare_nights(before, after, worse=True)) == ["cnn"]
 
 
 def test_the_page_has_the_verdict_a_heat_map_and_plots() -> None:

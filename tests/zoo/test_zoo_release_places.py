@@ -9,7 +9,6 @@ import pytest
 from autoopt.engine.tools.exports import mlflow_runs
 from autoopt.results import Baseline, ModelResult, RunResult, SweepEntry
 from autoopt.results.release import Release
-from autoopt.zoo.release_places import absolute
 
 
 def release(number: int = 1, name: str = "cnn", artifact: str = "a") -> Release:
@@ -24,12 +23,6 @@ def package(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "model.onnx").write_bytes(b"model")
     return folder
-
-
-def test_places_are_kept_as_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert absolute("live") == str(tmp_path / "live")
-    assert absolute("mlflow:cnn") == "mlflow:cnn"
 
 
 def test_a_registered_model_has_a_version_for_each_release(

@@ -387,12 +387,6 @@ def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) 
     assert night("  - bad.onnx\n") == {"bad": same}
 
 
-def test_mistakes_in_the_zoo_end_the_sweep_before_it_begins(folder: Path) -> None:
-    (folder / "zoo.yaml").write_text("name: z\ndag: none.yaml\nmodels: [mlp]\n")
-    with pytest.raises(ConfigError, match=r"zoo.yaml:2: dag: no such file: none.yaml"):
-        sweep(folder)
-
-
 def test_a_tag_that_no_model_has(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no model has the tag 'gpu'"):
         sweep(folder, only="gpu")

@@ -84,19 +84,6 @@ def test_a_source_model_in_the_output_folder_is_not_replaced(tmp_path: Path) -> 
     assert source.read_bytes() == content
 
 
-def test_a_model_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:
-    (tmp_path / "bad.onnx").write_bytes(b"nonsense")
-    entry = run(tmp_path, item_of(tmp_path, tmp_path / "bad.onnx"))
-    assert (entry.status, entry.result, entry.found) == ("refused", None, True)
-    assert "not an ONNX model" in entry.reason
-
-
-def test_a_model_without_a_file_is_not_run(tmp_path: Path) -> None:
-    item = item_of(tmp_path, write(mlp(), tmp_path / "mlp"))
-    entry = run(tmp_path, ZooItem("mlp", item.path, item.entry, reason="no such file"))
-    assert (entry.status, entry.reason, entry.found) == ("refused", "no such file", False)
-
-
 def test_a_model_whose_pass_always_fails_names_the_run_that_tells_why(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(
         "from autoopt import register\n\n@register('broken')\ndef broken(model):\n"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 
+from page_checks import is_balanced, needs_nothing_else
+
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.report.words.verdict import verdict
 from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
 from autoopt.results.sweep import BROKEN
 from autoopt.zoo.sweep_page import sweep_html
-from autoopt.zoo.sweep_text import change_lines, message, models_table, summary, sweep_markdown, write_sweep
+from autoopt.zoo.sweep_text import change_lines, headline, message, models_table, summary, sweep_markdown, write_sweep
 
 CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")
 NEW_RUNTIME = "libraries.onnxruntime 1.30 -> 1.31"
@@ -41,7 +43,11 @@ def test_text_html_and_markdown_show_the_same() -> None:
     for shown in (text, html, markdown):
         assert "1.7x faster (1.6 to 1.7)" in shown
         assert "2.0x faster (1.9 to 2.1)" in shown
-        assert "regressions: " in shown.lower()
+        assert "1 of 1 model regressed" in shown
+    assert is_balanced(html)
+    assert needs_nothing_else(html)
+    assert "autoopt report r -o" in html
+    assert "&lt;b&gt;|: worse: latency_p50 of the best model 2.0x faster" in html
     assert "<b>" not in html.replace("&lt;b&gt;", "")
     assert r"\<b\>\|" in markdown
     assert "<b>" not in markdown
@@ -81,7 +87,6 @@ def test_changes_of_values_have_their_intervals() -> None:
 def test_the_summary_names_regressions_and_possible_causes() -> None:
     assert summary(SWEEP) == [
         "1 model: 1 ok",
-        "regressions: <b>|",
         "possible cause, the environment changed: libraries.onnxruntime 1.30 -> 1.31",
         "possible cause, <b>| has other inputs: DAG b1 -> b2",
         "* <b>|: accuracy is not certain",
@@ -111,7 +116,7 @@ def test_the_summary_of_an_accepted_sweep_says_so() -> None:
 
 def test_the_summary_of_a_sweep_without_results_says_so() -> None:
     empty = SweepResult("s", "zoo", improvements=("m",))
-    assert summary(empty) == ["0 models: none", "improvements: m", "no regression", "no model has a result"]
+    assert (summary(empty), headline(empty)) == (["0 models: none"], "No model has a result.")
 
 
 def test_a_message_names_models_that_have_no_result() -> None:

@@ -87,12 +87,16 @@ class Said(NamedTuple):
         return json.loads(self.out)
 
 
+Command = Callable[..., Said]
+"""`command(folder, "runs", "--json")`."""
+
+
 class Place:
     """A folder of a user, with a home, temporary files and a Prefect profile of its own."""
 
     def __init__(self, folder: Path):
         self.folder, self.home, self.temporary = folder, folder / ".home", folder / ".tmp"
-        self.temporary.mkdir(parents=True)
+        self.temporary.mkdir(parents=True, exist_ok=True)
         unwanted = ("AUTOOPT_DB_URL", "AUTOOPT_DATA_ROOT", "AUTOOPT_SCRIPTS")
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_") and k not in unwanted}
         own = {"AUTOOPT_HOME": self.home, "PREFECT_HOME": folder / ".prefect", "TMPDIR": self.temporary}
@@ -155,6 +159,14 @@ class Place:
         wait_for(lambda: not self.processes(), f"processes are left: {self.processes()}")
         files = [path for folder in (self.temporary, self.home / "work") for path in folder.glob("*")]
         assert not files
+
+
+def filled(folder: Path, dag: str = DAG, width: int = 32) -> Place:
+    """A user's folder with `model.onnx` and `dag.yaml`."""
+    place = Place(folder)
+    write_model(place / "model.onnx", width=width)
+    place.write("dag.yaml", dag)
+    return place
 
 
 def one_line(said: Said) -> str:
