@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.data_options import DataRoot
+from autoopt.cli.data_options import DATA, DataRoot
 from autoopt.cli.output import AsJson, document_stream, exit_code, print_json
 from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine
 from autoopt.cli.store_access import require_store
@@ -105,6 +105,10 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
         str | None,
         typer.Option(metavar="PACKAGE|RUN", help="Compare a model with this package or run instead of a sweep."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Data for a package whose run had them elsewhere.", rich_help_panel=DATA),
+    ] = None,
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Check only the models with this tag.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file.")] = None,
     summary: Annotated[
@@ -140,7 +144,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
         workers=workers,
     )
     with document_stream(as_json) as stream:
-        result = _checked(zoo, baseline, request, quiet=quiet)
+        result = _checked(zoo, baseline, request, data, quiet=quiet)
         if as_json:
             print_json(result.to_json(), stream)
         else:
@@ -157,7 +161,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     return exit_code(not result.failed)
 
 
-def _checked(zoo: Path, baseline: str | None, request: SweepRequest, *, quiet: bool) -> SweepResult:
+def _checked(zoo: Path, baseline: str | None, request: SweepRequest, data: str | None, *, quiet: bool) -> SweepResult:
     """Check a zoo, or with a baseline a model.
 
     Raises:
@@ -169,6 +173,8 @@ def _checked(zoo: Path, baseline: str | None, request: SweepRequest, *, quiet: b
     from autoopt.zoo.sweep import run_sweep
     from autoopt.zoo.zoo_models import check_zoo
 
+    if data is not None and not (baseline is not None and Path(baseline).is_dir()):
+        raise InputError("is for a package; a run and a zoo name their data", where="--data")
     if baseline is not None and request.only is not None:
         raise InputError("chooses models of a zoo, and --baseline has none", where="--only")
     if baseline is not None:
@@ -180,7 +186,7 @@ def _checked(zoo: Path, baseline: str | None, request: SweepRequest, *, quiet: b
         check_zoo(zoo, request.only, None, None if request.data_root is None else str(request.data_root))
     with Progress(sys.stderr, quiet=quiet) as progress:
         request = replace(request, observer=progress)
-        return run_sweep(request) if baseline is None else check_baseline(zoo, baseline, request)
+        return run_sweep(request) if baseline is None else check_baseline(zoo, baseline, request, data)
 
 
 def _write(path: Path, text: str, mode: str) -> None:

@@ -214,6 +214,7 @@ class Problem:
             scripts[str(loader)] = digest_file(Path(str(loader)))
         return {
             "calibration": self.data.calibration.config,
+            "evaluation": self.data.evaluation.config,
             "user_script": self.script.path,
             "scripts": scripts,
             "accelerator": to_json(self.accelerator),

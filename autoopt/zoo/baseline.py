@@ -12,7 +12,7 @@ from uuid import uuid4
 from autoopt.engine.run.output_folder import INPUTS, RECIPE_FILE
 from autoopt.engine.run.session import Session, best_candidates, search_inline
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonTypeError, from_json, read_object
+from autoopt.json_codec import JsonTypeError, JsonValue, from_json, read_object
 from autoopt.metrics import Estimate, Objective, is_ratio_metric
 from autoopt.model.files import model_in
 from autoopt.outcome import Outcome
@@ -44,11 +44,12 @@ class Known:
     search: SearchWith
 
 
-def check_baseline(model: Path, baseline: str, request: SweepRequest) -> SweepResult:
+def check_baseline(model: Path, baseline: str, request: SweepRequest, data: str | None = None) -> SweepResult:
     """Measure `model` and the best model of an earlier run in turns, and compare with the figures of that run.
 
     `baseline` is the run, or a package that it wrote. Data and goal are the run's. Where the store does not have the
-    run of a package, only what needs no data is compared.
+    run of a package, its data are read from `data`, else from where the run had them; without either, only what needs
+    no data is compared.
 
     Raises:
         InputError: There is no such run or package, or the run has several targets or models.
@@ -59,8 +60,9 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest) -> SweepRe
         raise InputError(f"no package here: {RECIPE_FILE} is missing", where=baseline)
     run = str(recipe.get("run") or baseline)
     with open_store(home=request.home) as store:
-        record = None if recipe and not store.runs.exists(run) else store.runs.get(run)
-    known = _of_package(Path(baseline), recipe) if record is None else _of_run(record, model, baseline)
+        has_run = data is None and (not recipe or store.runs.exists(run))
+        record = store.runs.get(run) if has_run else None
+    known = _of_package(Path(baseline), recipe, data) if record is None else _of_run(record, model, baseline)
     asked = replace(
         known.request,
         model=str(model),
@@ -101,8 +103,8 @@ def _of_run(record: RunRecord, model: Path, baseline: str) -> Known:
     return Known(record.name, last, asked, search_inline)
 
 
-def _of_package(package: Path, recipe: Mapping[str, Any]) -> Known:
-    """A package whose run is on another machine: it has the model and its figures, but no data."""
+def _of_package(package: Path, recipe: Mapping[str, Any], data: str | None) -> Known:
+    """A package whose run is on another machine: it has the model and its figures."""
     try:
         best = ModelResult(
             artifact=str(recipe["result"]),
@@ -119,7 +121,11 @@ def _of_package(package: Path, recipe: Mapping[str, Any]) -> Known:
     dag: dict[str, Any] = {"name": package.name, "target": target, **NO_SEARCH}
     if asked:
         dag["objectives"] = [{"metric": objective.metric, "goal": objective.goal} for objective in asked]
-    if (package / INPUTS).is_file():
+    evaluation = _evaluation(recipe, data)
+    if evaluation is not None:
+        dag["data"] = {"evaluation": evaluation}
+        del dag["constraints"]  # the default limit has the metric of the labels measured
+    elif (package / INPUTS).is_file():
         dag["data"] = {"latency": str((package / INPUTS).absolute())}
 
     def measure(session: Session) -> RunResult:
@@ -135,6 +141,23 @@ def _of_package(package: Path, recipe: Mapping[str, Any]) -> Known:
     return Known(package.absolute().name, last, RunRequest(dag, candidates=(best.candidate.key,), again="all"), measure)
 
 
+def _evaluation(recipe: Mapping[str, Any], data: str | None) -> dict[str, JsonValue] | None:
+    """The evaluation data, read as the run read them; None if they are not here, or a script reads them.
+
+    Raises:
+        InputError: There is no file or folder `data`.
+    """
+    recorded = recipe.get("evaluation") or {}
+    path = str(data or recorded.get("path") or "")
+    if data is not None and "://" in data:
+        return {**recorded, "path": data}
+    if data is not None and not Path(data).exists():
+        raise InputError(f"no such file or folder: {data}", where="--data")
+    if recorded.get("user_script") or not path or not Path(path).exists():
+        return None
+    return {**recorded, "path": str(Path(path).absolute())}
+
+
 def _with_caveat(entry: SweepEntry, last: RunResult) -> SweepEntry:
     """The entry with a line on what could not be compared."""
     if entry.result is None or entry.best is None or last.best is None:
@@ -142,6 +165,6 @@ def _with_caveat(entry: SweepEntry, last: RunResult) -> SweepEntry:
     left_out = [name for name in last.best.metrics if name not in entry.best.metrics]
     if not left_out:
         return entry
-    reason = f"not compared: {', '.join(left_out)}; that needs run {last.run} with its data, which is not in this store"
+    reason = f"not compared: {', '.join(left_out)}; name the data of run {last.run} with --data"
     best = replace(entry.best, flags=(*entry.best.flags, reason))
     return replace(entry, result=replace(entry.result, best=best))

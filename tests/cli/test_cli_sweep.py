@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from builders import mlp, write
+from onnxruntime import InferenceSession
 
 from autoopt.settings import settings
 
@@ -57,6 +59,24 @@ def test_a_zoo_is_checked_with_junit_and_a_summary(
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
+def test_a_check_of_a_package_reads_labels_where_they_are_now(
+    call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = InferenceSession(write(mlp(), tmp_path / "mlp"))
+    x = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    np.savez("then.npz", x=x, classes_of_items=source.run(None, {"x": x})[0].argmax(1))
+    labelled = ("--data", "then.npz", "--label", "classes_of_items")
+    assert call("run", "mlp/model.onnx", *labelled, "--trials", "1", "--quiet").code == 0
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "of_ci"))
+    settings.cache_clear()
+    (tmp_path / "then.npz").rename(tmp_path / "now.npz")
+    said = call("check", "mlp/model.onnx", "--baseline", "out", "--quiet")
+    assert (said.code, "not compared: accuracy" in said.out) == (0, True), said
+    said = call("check", "mlp/model.onnx", "--baseline", "out", "--data", "now.npz", "--json")
+    assert (said.code, json.loads(said.out)["models"][0]["best"]["metrics"]["accuracy"]) == (0, 1.0), said
+
+
 def test_a_check_measures_the_model_that_is_named_beside_that_of_a_run_or_of_a_package_alone(
     call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +93,10 @@ def test_a_check_measures_the_model_that_is_named_beside_that_of_a_run_or_of_a_p
     said = call("check", "mlp/model.onnx", "--baseline", "out", "--quiet")
     assert (said.code, said.out.splitlines()[-1]) == (0, "No regression in 1 model."), said
     assert call("runs", "--json").out == "[]\n"
+    said = call("check", "mlp/model.onnx", "--baseline", "out", "--data", "no.npz", "--quiet")
+    assert (said.code, said.err) == (2, "--data: no such file or folder: no.npz\n")
+    said = call("check", "mlp/model.onnx", "--baseline", before["run"], "--data", "test.npz", "--quiet")
+    assert (said.code, said.err.startswith("--data: is for a package")) == (2, True)
     (tmp_path / "out/model.onnx").write_bytes((tmp_path / "mlp/model.onnx").read_bytes() + b"\x22\x00")
     said = call("check", "mlp/model.onnx", "--baseline", "out", "--quiet")
     assert (said.code, "is not the model of the recipe beside it" in said.out) == (1, True), said
