@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, Union, cast
 
 from autoopt.errors import InputError, did_you_mean, one_line
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.registry.compat import answers
 from autoopt.space.parameters import (
     ConditionalDefault,
     SearchParameter,
@@ -96,7 +97,11 @@ class ParameterInfo:
             if self.annotation is bool:
                 return f"must be true or false, not {value!r}"
             if typing.get_origin(self.annotation) is not Literal:
-                return f"must be {self.type}, not {value!r} ({one_line(error.errors()[0]['msg'])})"
+                problem = error.errors()[0]
+                other = answers().get(str(problem["input"]))
+                hint = other.hint if other else ""
+                text = f"must be {self.type}, not {value!r} ({one_line(problem['msg'])})"
+                return "; ".join(filter(None, (text, hint)))
             hint = did_you_mean(str(value), map(str, typing.get_args(self.annotation)))
             return "; ".join(filter(None, (f"must be {self.type}, not {value!r}", hint)))
         return self._check_minimum(value)

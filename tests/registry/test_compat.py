@@ -85,6 +85,23 @@ def test_a_plan_shows_the_pass_behind_a_name_and_its_parameters() -> None:
     assert {searched.space.configs(p)["c"]["algorithm"] for p in searched.space.iterate()} == {"k_quant"}
 
 
+@pytest.mark.parametrize(
+    ("rule", "remedy"),
+    [
+        ("replace_less_or_equal", 'expand_functions with ops: ["LessOrEqual"]'),
+        ("matmul_rotary_embedding", "transformer_fusion"),
+        ("topk_workaround", "nothing portable: leave it out"),
+        ("replace_trilu", "constant_folding"),
+    ],
+)
+def test_a_rule_that_local_rewrites_lacks_is_refused_with_its_remedy(rule: str, remedy: str) -> None:
+    params = {"rules": ["pre_scale", rule]}
+    dag = {"name": "d", "passes": {"a": {"pass": "local_rewrites", "params": params}}, "chains": [["a"]]}
+    with pytest.raises(InputError) as told:
+        compile_plan(load_dag(dag), pass_infos(Accelerator()))
+    assert f"equivalent of this PopRT pass: {remedy}" in str(told.value)
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_name_that_implies_parameters_plans_as_its_pass(name: str) -> None:
     dag = {"name": "d", "passes": {"a": {"pass": name, "params": "search"}}, "chains": [["a"]]}
