@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
@@ -16,7 +17,8 @@ from autoopt.registry import Minimum
 class FixInputShape(RecordsTypes):
     """Gives inputs fixed shapes, such as `{"input": [1, 3, 224, 224]}`, and records the shapes that follow from them.
 
-    The model then accepts only these shapes. Inputs not listed in `shapes` get `open_dims` for every open dimension.
+    The model then accepts only these shapes. A named dimension, such as `batch`, gets its size in the whole model.
+    Inputs not listed in `shapes` get `open_dims` for every dimension that is still open.
     """
 
     libraries = ("onnx", "onnx-ir")
@@ -29,11 +31,15 @@ class FixInputShape(RecordsTypes):
         find_values(self.shapes, inputs, "input")
         open_unknown_sizes(model)
         before = [value.shape for value in inputs]
-        for value in inputs:
+        for value in sorted(inputs, key=lambda value: value.name not in self.shapes):
+            old = value.shape or ()
             if str(value.name) in self.shapes:
                 fix_sizes(value, self.shapes[str(value.name)])
-            elif value.shape is not None:
-                fix_sizes(value, [fixed_size(size) or self.open_dims for size in value.shape])
+            elif old and isinstance(value.type, ir.TensorType):
+                fix_sizes(value, [fixed_size(size) or self.open_dims for size in old])
+            for size, new in zip(old, value.shape or (), strict=True):
+                if isinstance(size, ir.SymbolicDim) and size.value:
+                    _fix_name(model, size.value, fixed_size(new))
         if [value.shape for value in inputs] == before:
             return None
         return with_inferred_shapes(model)
@@ -48,7 +54,8 @@ class FixDimParam(RecordsTypes):
     value: Annotated[int, Minimum(1), "size of the dimension"] = 1
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        sizes = [size for value in given_inputs(model.graph) for size in value.shape or ()]
+        inputs = [value for value in given_inputs(model.graph) if isinstance(value.type, ir.TensorType)]
+        sizes = [size for value in inputs for size in value.shape or ()]
         names = [size.value for size in sizes if not isinstance(size, int) and size.value]
         name = self.dim_param or next(iter(names), "")
         if not name:
@@ -56,28 +63,31 @@ class FixDimParam(RecordsTypes):
         if name not in names:
             available = ", ".join(dict.fromkeys(names)) or "none"
             raise Refused(f"no input has a dimension named {name!r}; named dimensions: {available}")
-        for value in _values(model):
-            if value.shape is not None:
-                value.shape = ir.Shape([self.value if size == name else size for size in value.shape])
+        _fix_name(model, name, self.value)
         return with_inferred_shapes(model)
 
 
+def _fix_name(model: ir.Model, name: str, new: int) -> None:
+    """Fix the dimensions of that name, in place."""
+    for value in _values(model):
+        value.shape = ir.Shape([new if size == name else size for size in value.shape or ()])
+
+
 def _values(model: ir.Model) -> Iterator[ir.Value]:
-    """The inputs of all graphs and what their nodes compute."""
+    """The tensors of known rank in all graphs. Those in a sequence may differ in size."""
     for graph in model.graphs():
-        yield from graph.inputs
-        for node in graph:
-            yield from node.outputs
+        for value in itertools.chain(graph.inputs, *(node.outputs for node in graph)):
+            if value.shape is not None and isinstance(value.type, ir.TensorType):
+                yield value
 
 
 def open_unknown_sizes(model: ir.Model) -> None:
     """Leave out sizes that stand for unknown ones, -1 and ?, in place: tools take them for equal sizes."""
     for value in _values(model):
-        if value.shape is not None:
-            sizes = [size if isinstance(size, int) else size.value for size in value.shape]
-            value.shape = ir.Shape(
-                [None if size == "?" or (isinstance(size, int) and size < 0) else size for size in sizes]
-            )
+        sizes = [size if isinstance(size, int) else size.value for size in value.shape or ()]
+        value.shape = ir.Shape(
+            [None if size == "?" or (isinstance(size, int) and size < 0) else size for size in sizes]
+        )
 
 
 def fixed_size(size: int | ir.SymbolicDim) -> int:
