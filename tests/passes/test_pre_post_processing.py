@@ -48,6 +48,15 @@ def test_postprocessing_becomes_part_of_the_graph(tmp_path: Path, kind: str) -> 
     np.testing.assert_allclose(outputs(saved(result), tmp_path, feeds)[0], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_an_integer_output_is_refused(tmp_path: Path) -> None:
-    model = made("g (int64[2, 4] x) => (int64[2, 4] y) { y = Neg (x) }")
-    assert step(tmp_path, model, "append_postprocessing")["outcome"] == "refused"
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "g (int64[2, 4] x) => (int64[2, 4] y) { y = Neg (x) }",
+        "g (float[2, 4] x) => (seq(float[1, 4]) y) { y = SplitToSequence <axis = 0> (x) }",
+    ],
+    ids=["integers", "a sequence"],
+)
+def test_an_output_that_is_no_float_tensor_is_refused(tmp_path: Path, graph: str) -> None:
+    result = step(tmp_path, made(graph), "append_postprocessing")
+    assert result["outcome"] == "refused", result
+    assert "output 'y' is not a float tensor" in result["message"]

@@ -76,7 +76,7 @@ class AppendPostprocessing(Pass):
         prepared = to_ir(at_least_opset(model, 13))
         graph = prepared.graph
         value = select_value(graph.outputs, self.output, "output")
-        if value.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
+        if value.type not in (ir.TensorType(ir.DataType.FLOAT), ir.TensorType(ir.DataType.FLOAT16)):
             raise Refused(f"output {value.name!r} is not a float tensor")
         op, attributes = POSTPROCESSING[self.kind]
         node = ir.node(op, [value], attributes, name=f"{value.name}/{op}")
