@@ -13,6 +13,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from numbers import Integral
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, overload
 
@@ -177,8 +178,10 @@ def _read_float(value: object, place: str) -> float:
 def _read_scalar(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401
     if kind is float:
         return _read_float(value, place)
+    if kind is int and isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)  # also one of numpy
     if kind in (str, int, bool):
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        if kind is int or not isinstance(value, kind):
             raise _mismatch(kind.__name__, place)
         return value
     try:

@@ -146,7 +146,7 @@ def _read_sources(
     accelerator = target.accelerator(frozenset(cpu()["flags"] if is_here else ()))
     script, definitions = _script(spec, probe, accelerator)
     configs = (request.data, request.calibration, spec.data.evaluation, spec.data.calibration)
-    has_data = configs != (None, None, None, None)
+    has_data = any(config is not None for config in configs)
     path = request.model or spec.model_path
     if path is None:
         return _Sources(Facts(accelerator, has_calibration=has_data), script, definitions)

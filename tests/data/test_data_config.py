@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,10 +43,15 @@ def test_a_path_is_short_for_a_config():
     assert DataConfig.parse("x.npz") == DataConfig.parse({"path": "x.npz"})
 
 
+def test_a_number_of_numpy_is_a_number():
+    assert DataConfig.parse({"path": "x", "limit": np.int64(5)}).to_json() == {"path": "x", "limit": 5}
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
         ({"pth": "x"}, "pth"),
+        ({"path": "x", "limit": True}, "limit: expected int"),
         ({}, "needs one of"),
         ("", "path: is empty"),
         ({"path": "x", "data_name": "y"}, "excludes"),

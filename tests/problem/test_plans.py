@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import model_sets
+import numpy as np
 import pytest
 
 from autoopt.errors import InputError
@@ -92,6 +93,11 @@ def test_data_that_a_run_refuses_is_refused(dag: object, tmp_path: Path) -> None
     data.write_text("a,b\n3,1\n4,2\n")
     with pytest.raises(InputError, match="shape"):
         make_plan(dag, None if dag is MODEL else MODEL, calibration=str(data))  # type: ignore[arg-type]
+
+
+def test_arrays_are_no_data_of_a_plan() -> None:
+    with pytest.raises(InputError, match=r"^data: expected an object"):
+        make_plan(DAG, MODEL, np.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("has_data", [False, True])
