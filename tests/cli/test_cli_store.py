@@ -43,7 +43,7 @@ def test_a_result_that_cannot_be_read_hides_no_other_run(
     call: Callable[..., Any], filled: dict[str, Any], home: Path
 ) -> None:
     with closing(sqlite3.connect(home / "autoopt.db")) as connection, connection:
-        columns = "identity, model, plan, settings, status, seconds, created"
+        columns = "identity, model, plan, settings, status, seconds, created, is_check"
         connection.execute(
             f"INSERT INTO run (id, name, result, {columns}) SELECT 'odd', 'odd', '7', {columns} FROM run"
         )

@@ -50,9 +50,12 @@ def test_a_prompt_and_its_steps_share_sessions(request_of_two: MeasureRequest, m
     opened: list[tuple[str, int]] = []
     make_session = runner.make_session
 
-    def noted(path: str, options: dict[str, int], provider: str, threads: int, **more: str) -> object:
-        opened.append((path, options.get("intra_op_num_threads", threads)))
-        return make_session(path, options, provider, threads, **more)
+    def noted(
+        path: str, options: dict[str, int], provider: str, threads: int, timed: bool = True, **more: str
+    ) -> object:
+        if timed:
+            opened.append((path, options.get("intra_op_num_threads", threads)))
+        return make_session(path, options, provider, threads, timed=timed, **more)
 
     monkeypatch.setattr(runner, "make_session", noted)
     reply = meter.measure(request_of_two)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
+from autoopt.settings import settings
 from autoopt.store import Store, SweepRecord, open_store
 from autoopt.store.sql.database import open_database, read_url
 
@@ -58,6 +59,7 @@ def test_every_spelling_of_postgresql_means_the_same(scheme: str) -> None:
 )
 def test_no_error_shows_a_password(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOOPT_PATIENCE", "0.1")
+    settings.cache_clear()
     with pytest.raises(AutooptError) as error:
         open_store(url, tmp_path)
     shown = "".join(traceback.format_exception(error.value)) + repr(error.value)
