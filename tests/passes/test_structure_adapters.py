@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 from bench import outputs, step
 from micro_models import MODELS, made, normal
-from onnx import ModelProto
+from onnx import ModelProto, helper, numpy_helper
 
 from autoopt.model import io
 from autoopt.passes.onnx_tools.graphs import rename_inputs
@@ -70,6 +70,21 @@ def test_the_weights_become_inputs_that_take_another_adapter(tmp_path: Path) -> 
     other = {A: normal(16, 9, seed=5), B: np.zeros((9, 16), np.float32)}  # of another rank
     expected = outputs(base(named()), tmp_path, feeds)[0]
     np.testing.assert_allclose(opened.run(None, {**feeds, **other})[0], expected, rtol=1e-6)
+
+
+def test_a_layer_may_have_sparse_weights(tmp_path: Path) -> None:
+    model = named()
+    layer = next(tensor for tensor in model.graph.initializer if tensor.name == "w")
+    model.graph.initializer.remove(layer)
+    values, places = numpy_helper.from_array(np.ones(16, np.float32), "w"), np.arange(0, 256, 17)
+    model.graph.sparse_initializer.append(
+        helper.make_sparse_tensor(values, numpy_helper.from_array(places, "places"), [16, 16])
+    )
+    feeds = next(synthetic_feeds(model))
+    expected = outputs(model, tmp_path, feeds)[0]
+    result = step(tmp_path, model, "extract_adapters")
+    assert result["outcome"] == "ok", result["message"]
+    np.testing.assert_array_equal(session(result).run(None, feeds)[0], expected)
 
 
 def test_onnxruntime_activates_the_file(tmp_path: Path) -> None:

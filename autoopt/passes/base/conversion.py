@@ -9,25 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autoopt.model.lazy_imports import ir
+from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.model.map_outputs import is_map
-from autoopt.model.tensors import names_of, walk_graphs
+from autoopt.model.tensors import graphs, names_of, nodes, walk_graphs
 from autoopt.passes.base.contract import Refused
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, SparseTensorProto, TensorProto
 
 
 def to_ir(model: ModelProto) -> ir.Model:
-    """Convert a model for onnx-ir.
+    """Convert a model for onnx-ir, which leaves out sparse weights: they become dense, in place.
 
     Raises:
-        Refused: the model has sparse weights, which onnx-ir leaves out, or values of map type, which it cannot read.
+        Refused: the model has values of map type, which onnx-ir cannot read.
     """
-    graphs = list(walk_graphs(model.graph))
-    if any(graph.sparse_initializer for graph in graphs):
-        raise Refused("the model has sparse weights, which onnx-ir cannot hold")
-    values = (value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info))
+    make_weights_dense(model)
+    values = (value for graph in walk_graphs(model.graph) for value in (*graph.input, *graph.output, *graph.value_info))
     if any(is_map(value.type) for value in values):
         remedy = "export scikit-learn's models with options={'zipmap': False}, and without a DictVectorizer"
         raise Refused(f"the model has values of map type, which onnx-ir cannot hold; {remedy}")
@@ -46,3 +44,27 @@ def to_proto(model: ir.Model) -> ModelProto:
         del graph.value_info[:]
         graph.value_info.extend(typed)
     return proto
+
+
+def make_weights_dense(model: ModelProto) -> None:
+    """Store sparse weights as dense ones, in place: most libraries leave them out, and the runtime makes them dense."""
+    for graph in graphs(model):
+        for sparse in graph.sparse_initializer:
+            graph.initializer.append(_dense(sparse))
+        graph.ClearField("sparse_initializer")
+    for node in nodes(model):
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name == "sparse_value":
+                attribute.CopyFrom(helper.make_attribute("value", _dense(attribute.sparse_tensor)))
+
+
+def _dense(sparse: SparseTensorProto) -> TensorProto:
+    """The dense form; indices are positions in the flat tensor, or one row of coordinates for each value."""
+    values = numpy_helper.to_array(sparse.values)
+    indices = numpy_helper.to_array(sparse.indices)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        dense.reshape(-1)[indices] = values
+    else:
+        dense[tuple(indices.T)] = values
+    return numpy_helper.from_array(dense, sparse.values.name)

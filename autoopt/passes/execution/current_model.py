@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.model import io
-from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.lazy_imports import np
 from autoopt.model.split.stored import is_split, sizes_of
-from autoopt.model.tensors import graphs, nodes
 from autoopt.passes.base import Refused, Takes, Touch
-from autoopt.passes.onnx_tools.graphs import fixed_size, replace_items
+from autoopt.passes.base.conversion import make_weights_dense
+from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, SparseTensorProto, TensorProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 KEPT_BYTES: Final = 256 << 20
 """Each call loads larger input models again."""
@@ -99,7 +99,7 @@ class CurrentModel:
         if self.path.suffix == ".ort":
             raise Refused("the model is in ORT format, which graph passes cannot read")
         model = io.load(self.path) if weights else io.parse(self.path)
-        _make_weights_dense(model)
+        make_weights_dense(model)
         _open_shapes(model, self.output_ranks)
         return model
 
@@ -149,31 +149,6 @@ def _open_shapes(model: ModelProto, ranks: Mapping[str, int]) -> None:
             shape.Clear()
             for _ in range(ranks[value.name]):
                 shape.dim.add()
-
-
-def _make_weights_dense(model: ModelProto) -> None:
-    """Store sparse weights as dense ones, in place: most libraries leave them out, and the runtime makes them dense."""
-    for graph in graphs(model):
-        for sparse in graph.sparse_initializer:
-            graph.initializer.append(_dense(sparse))
-        graph.ClearField("sparse_initializer")
-    for node in nodes(model):
-        for attribute in node.attribute:
-            if node.op_type == "Constant" and attribute.name == "sparse_value":
-                value = _dense(attribute.sparse_tensor)
-                replace_items(node.attribute, [helper.make_attribute("value", value)])
-
-
-def _dense(sparse: SparseTensorProto) -> TensorProto:
-    """The dense form; indices are positions in the flat tensor, or one row of coordinates for each value."""
-    values = numpy_helper.to_array(sparse.values)
-    indices = numpy_helper.to_array(sparse.indices)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
-    else:
-        dense[tuple(indices.T)] = values
-    return numpy_helper.from_array(dense, sparse.values.name)
 
 
 _last: dict[_Key, CurrentModel] = {}
