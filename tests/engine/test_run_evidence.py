@@ -227,3 +227,17 @@ def test_the_source_s_own_graph_has_no_ratio_to_measure(simulation: Simulation) 
     evidence = Evidence(evidence.rounds)
     assert evidence.equals_source(key)
     assert not evidence.has(key, "latency_p50")
+
+
+def test_the_range_beside_other_programs_reaches_the_ratio_on_free_cores(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=3)
+    on_one_thread = Estimate.exact(0.675).with_log_error(0.02)
+    records = []
+    for record, by_the_clock in zip(evidence.records(key), (0.46, 0.5, 0.6), strict=True):
+        by_clock = Estimate.exact(by_the_clock).with_log_error(0.08)
+        both = json_codec.to_json(TwoRatios(by_clock, on_one_thread, has_free_cores=True))
+        records.append(replace(record, details={**record.details, DETAIL: both}))
+    busy = Evidence(evidence.rounds)
+    busy.rounds.records[key] = records
+    estimate = busy.estimate(key, "latency_p50")
+    assert estimate.low < (0.46 * 0.5 * 0.6) ** (1 / 3) < 0.675 < estimate.high

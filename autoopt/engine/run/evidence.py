@@ -242,8 +242,7 @@ class Evidence:
                 subjects.setdefault(self.subject(key), []).extend(records)
             observations: list[Observation] = []
             for subject, records in subjects.items():
-                for record in _distinct(records):
-                    observations += _observations(subject, record, metric)
+                observations += _observations_of_all(subject, _distinct(records), metric)
             self._pooled[metric] = pool(observations, self._usual_scale())
         return self._pooled[metric]
 
@@ -328,9 +327,7 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
         return []
     measurement = str(record.details.get(MEASUREMENT, record.details.get(SHARED, record.key)))
     shared = float(record.details.get("shared_variance", 0.0))
-    both = None
-    if metric in (MEDIAN_LATENCY, FIRST_TOKEN, TOKEN_RATE):
-        both = TwoRatios.of(_details_of(record, metric))
+    both = _two_ratios(record, metric)
     if both is None:
         lasting = _contention_error(_details_of(record, metric), ratio)
         by_clock = observation(candidate, measurement, ratio, shared)
@@ -342,6 +339,29 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
     by_clock = observation(candidate, measurement, both.by_clock, shared)
     by_clock = replace(by_clock, bias=both.disturbance)
     return [by_clock, replace(on_one_thread, bias=both.difference)]
+
+
+def _observations_of_all(candidate: str, records: Sequence[EvaluationRecord], metric: str) -> list[Observation]:
+    """Read what all measurements of a candidate say about its ratio.
+
+    Those with free cores have one bias. Each by itself would be smaller where the clock erred towards the ratio on one
+    thread and would count for more, and the range would not reach the ratio on free cores.
+    """
+    observations: list[Observation] = []
+    with_free_cores: list[Observation] = []
+    for record in records:
+        both = _two_ratios(record, metric)
+        is_free = both is not None and both.has_free_cores
+        (with_free_cores if is_free else observations).extend(_observations(candidate, record, metric))
+    bias = sum(each.bias for each in with_free_cores) / max(1, len(with_free_cores))
+    return observations + [replace(each, bias=bias) for each in with_free_cores]
+
+
+def _two_ratios(record: EvaluationRecord, metric: str) -> TwoRatios | None:
+    """The ratios by the clock and on one thread of a measurement; None if there was no need for the second."""
+    if metric not in (MEDIAN_LATENCY, FIRST_TOKEN, TOKEN_RATE):
+        return None
+    return TwoRatios.of(_details_of(record, metric))
 
 
 def _details_of(record: EvaluationRecord, metric: str) -> Mapping[str, Any]:
