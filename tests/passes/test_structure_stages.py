@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from bench import ops, outputs, saved, steps
-from micro_models import MODELS
+from micro_models import MODELS, made
 
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
@@ -42,6 +42,14 @@ def test_stages_run_in_order_equal_the_model(tmp_path: Path, name: str, count: i
     values = chained(stages(tmp_path, model, count, stages=count), tmp_path, feeds)
     for output, expected in zip(model.graph.output, outputs(model, tmp_path, feeds), strict=True):
         np.testing.assert_allclose(values[output.name], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_stage_has_the_functions_that_it_calls(tmp_path: Path) -> None:
+    functions = """<opset_import: ["": 17], domain: "local"> f (a) => (b) { b = Neg (a) }
+        <opset_import: ["": 17, "local": 1], domain: "local"> g (a) => (b) { b = local.f (a) }"""
+    graph = f"g (float[2] x) => (float[2] y) {{ c = Relu (x)\n y = local.g (c) }}\n{functions}"
+    split = stages(tmp_path, made(graph, domains=', "local": 1'), 2, cuts=[["c"]])
+    assert [{function.name for function in stage.functions} for stage in split] == [set(), {"f", "g"}]
 
 
 def test_cuts_can_be_named(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model import io
-from autoopt.model.lazy_imports import convenience, ir, onnx
+from autoopt.model.lazy_imports import convenience, ir, ir_passes, onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import at_least_opset, opset
 from autoopt.passes.onnx_tools.values import find_values, given_inputs
 from autoopt.registry import Minimum, Param
@@ -64,7 +65,7 @@ class SplitStages(Pass):
             if name in stage.initializers:
                 stage.initializers[name] = stage.initializers.pop(name)
         model.graph = stage
-        return model
+        return apply_ir_passes(model, ir_passes.RemoveUnusedFunctionsPass())
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
