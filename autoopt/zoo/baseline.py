@@ -15,6 +15,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonTypeError, JsonValue, from_json, read_object
 from autoopt.metrics import Estimate, Objective, is_ratio_metric
 from autoopt.model.files import model_in
+from autoopt.model.model_set import MODEL_SET
 from autoopt.outcome import Outcome
 from autoopt.problem.admission import admit
 from autoopt.problem.environment import environment
@@ -56,6 +57,8 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest, data: str 
     """
     began = time.monotonic()
     recipe = read_object(Path(baseline) / RECIPE_FILE)
+    if (Path(baseline) / MODEL_SET).is_file():
+        raise InputError("holds several models", where=baseline, remedy="check them in a zoo")
     if Path(baseline).is_dir() and not recipe:
         raise InputError(f"no package here: {RECIPE_FILE} is missing", where=baseline)
     run = str(recipe.get("run") or baseline)

@@ -22,7 +22,7 @@ MOST_LINES = 5
 """Largest number of regressions, and of causes, in a message."""
 MOST_REASON = 200
 """Longest reason of a failure in a message, in characters."""
-TONIGHT = "all figures were measured in this sweep; a run's own report pools them with earlier measurements"
+TONIGHT = "figures are those of this measurement alone; a run's own report pools them with earlier ones"
 WIDTH = 76
 """Characters of a line of passes."""
 
