@@ -66,7 +66,7 @@ def test_a_plan_shows_the_pass_behind_a_name_and_its_parameters() -> None:
         "name": "d",
         "passes": {
             "a": "replace_pow",
-            "b": {"pass": "pre_scale", "params": {"rules": ["replace_pow"]}},
+            "b": {"pass": "replace_nonzero", "params": {"rules": ["replace_pow"]}},
             "c": {"pass": "OnnxKQuantQuantization", "params": "search"},
         },
         "chains": [["a"], ["b"], ["c"]],
@@ -74,6 +74,7 @@ def test_a_plan_shows_the_pass_behind_a_name_and_its_parameters() -> None:
     plan = compile_plan(load_dag(dag), pass_infos(Accelerator()))
     spaces = [chain.space.nodes[chain.nodes[-1].id].config({}) for chain in plan.chains() if chain.nodes[-1].id != "c"]
     assert [space["rules"] for space in spaces] == [["replace_pow"], ["replace_pow"]]
+    assert [space["assume"] for space in spaces] == [[], ["one_nonzero"]]
     found = plan.to_json()
     assert found["nodes"] == {"a": "local_rewrites", "b": "local_rewrites", "c": "weight_only_quantization"}
     assert found["aliases"]["a"] == {
@@ -85,21 +86,40 @@ def test_a_plan_shows_the_pass_behind_a_name_and_its_parameters() -> None:
     assert {searched.space.configs(p)["c"]["algorithm"] for p in searched.space.iterate()} == {"k_quant"}
 
 
-@pytest.mark.parametrize(
-    ("rule", "remedy"),
-    [
-        ("replace_less_or_equal", 'expand_functions with ops: ["LessOrEqual"]'),
-        ("matmul_rotary_embedding", "transformer_fusion"),
-        ("topk_workaround", "nothing portable: leave it out"),
-        ("replace_trilu", "constant_folding"),
-    ],
+WRITTEN_AROUND = (
+    "cumsum_workaround",
+    "topk_workaround",
+    "indices_workaround",
+    "replace_clip_empty_inputs",
+    "replace_consecutive_cast_with_notzero",
+    "replace_nonzero",
+    "replace_where_with_mul_add",
+    "replace_trilu",
+    "serialize_matmul",
+    "serialize_matmul_add",
 )
-def test_a_rule_that_local_rewrites_lacks_is_refused_with_its_remedy(rule: str, remedy: str) -> None:
-    params = {"rules": ["pre_scale", rule]}
-    dag = {"name": "d", "passes": {"a": {"pass": "local_rewrites", "params": params}}, "chains": [["a"]]}
-    with pytest.raises(InputError) as told:
+
+
+@pytest.mark.parametrize("name", WRITTEN_AROUND)
+def test_a_rule_is_a_pass_and_a_value_of_rules(name: str) -> None:
+    dag = {
+        "name": "d",
+        "passes": {"a": name, "b": {"pass": "local_rewrites", "params": {"rules": [name]}}},
+        "chains": [["a"], ["b"]],
+    }
+    plan = compile_plan(load_dag(dag), pass_infos(Accelerator()))
+    spaces = [chain.space.nodes[chain.nodes[-1].id].config({}) for chain in plan.chains()]
+    assert [space["rules"] for space in spaces] == [[name], [name]]
+
+
+def test_a_rule_that_another_pass_replaces_is_refused_with_that_pass() -> None:
+    dag = {
+        "name": "d",
+        "passes": {"a": {"pass": "local_rewrites", "params": {"rules": ["pre_scale", "replace_less_or_equal"]}}},
+        "chains": [["a"]],
+    }
+    with pytest.raises(InputError, match=r"this PopRT pass: expand_functions with ops: \[\"LessOrEqual\"\]"):
         compile_plan(load_dag(dag), pass_infos(Accelerator()))
-    assert f"equivalent of this PopRT pass: {remedy}" in str(told.value)
 
 
 @pytest.mark.parametrize("name", PRESETS)

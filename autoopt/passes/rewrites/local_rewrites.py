@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.libraries import apply_rules
+from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from onnxscript.rewriter.pattern import RewriteRule
 
-Assumption: TypeAlias = Literal["unmasked_rows"]
-"""What the user may vouch for where the model cannot prove it: every row of an attention mask leaves at least one
-element unmasked."""
+Assumption: TypeAlias = Literal["finite", "one_nonzero", "unmasked_rows"]
+"""Properties that the user may vouch for where the model cannot prove them: activations are never infinite or NaN;
+NonZero always finds exactly one element; every row of an attention mask leaves at least one element unmasked."""
 
 RULES: Final = {
     "replace_div_with_mul": "arithmetic:DivToMul",
@@ -30,6 +31,16 @@ RULES: Final = {
     "replace_bn_with_mul_add": "arithmetic:BatchNormToMulAdd",
     "fuse_cast_into_onehot": "arithmetic:CastIntoOneHot",
     "replace_where_mask": "arithmetic:WhereMaskToAdd",
+    "cumsum_workaround": "explicit:PositiveCumSumAxis",
+    "topk_workaround": "explicit:PositiveTopKAxis",
+    "indices_workaround": "explicit:PositiveIndices",
+    "replace_nonzero": "explicit:NonZeroToArgMax",
+    "replace_clip_empty_inputs": "explicit:FullClip",
+    "replace_consecutive_cast_with_notzero": "explicit:CastsToNotZero",
+    "replace_where_with_mul_add": "explicit:WhereToMulAdd",
+    "replace_trilu": "explicit:TriluToWhere",
+    "serialize_matmul": "explicit:SplitMatMul",
+    "serialize_matmul_add": "explicit:SplitMatMulAdd",
 }
 """Rule name -> `module:class` in this package."""
 if TYPE_CHECKING:
@@ -72,9 +83,14 @@ class LocalRewrites(Pass):
     rules: Annotated[list[RuleName], Categorical(CHEAPER_FORMS, [*CHEAPER_FORMS, "pre_scale"]), "rewrites to apply"] = (
         CHEAPER_FORMS
     )
-    assume: Annotated[list[Assumption], "what you vouch for: unmasked_rows in every mask"] = []
+    assume: Annotated[
+        list[Assumption],
+        "what you vouch for: finite activations, exactly one_nonzero element, unmasked_rows in every mask",
+    ] = []
+    chunks: Annotated[int, Minimum(2), "number of parts into which the serialize rules split a product"] = 2
 
     def run(self, model: ir.Model) -> ir.Model | None:
         if not self.rules:
             return None
-        return apply_rules(model, build_rules((RULES[name] for name in self.rules), assume=frozenset(self.assume)))
+        rules = build_rules((RULES[name] for name in self.rules), assume=frozenset(self.assume), chunks=self.chunks)
+        return apply_rules(model, rules)

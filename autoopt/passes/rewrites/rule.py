@@ -34,9 +34,10 @@ class Rule(RewriteRuleClassBase):  # type: ignore[misc]  # onnxscript is not typ
     commutes: ClassVar[bool] = False
     """The rule also matches with the inputs of commutative operators exchanged."""
 
-    def __init__(self, assume: frozenset[str] = frozenset()) -> None:
+    def __init__(self, assume: frozenset[str] = frozenset(), chunks: int = 1) -> None:
         super().__init__(type(self).__name__)
         self.assume = assume
+        self.chunks = chunks
 
     guard: Callable[..., str]
     """`guard(context, **values)` returns the reason why the rewrite would be incorrect for this match; empty if it is
