@@ -219,6 +219,11 @@ class Estimate:
         up = math.hypot(math.log(self.high / self.value), NORMAL * deviation)
         return Estimate(self.value, self.value * math.exp(-down), self.value * math.exp(up))
 
+    def widened(self, factor: float) -> Estimate:
+        """A positive value with an interval wider by this factor, in logarithms."""
+        low = self.value * (self.low / self.value) ** factor
+        return Estimate(self.value, low, self.value * (self.high / self.value) ** factor)
+
     @property
     def decided(self) -> bool:
         """False for a positive value that is not known within a factor of 2."""

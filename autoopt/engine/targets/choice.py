@@ -21,9 +21,9 @@ from autoopt.engine.run.parts import RunPart
 from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, request_to_meter
 from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
-from autoopt.measure.intervals.replicas import FEW
-from autoopt.measure.latency.comparison import Comparison
-from autoopt.measure.latency.machine import QuietWait
+from autoopt.measure.intervals.replicas import FEW, over_stretches
+from autoopt.measure.latency.comparison import Comparison, unit_logs
+from autoopt.measure.latency.machine import SAMPLE_SECONDS, Load, QuietWait, Reading
 from autoopt.measure.latency.measurement import Measurement
 from autoopt.measure.latency.pairs import Pair
 from autoopt.measure.latency.precedence import LONGEST
@@ -45,6 +45,9 @@ TIME: Final = "autoopt.measure.latency.turns:time_block"
 SITTINGS: Final = 8
 """Sittings, in each of which every deployment has a new process: two processes of one deployment differ for as long as
 they live, up to a factor on several threads, so the interval is over sittings."""
+ROOM: Final = 2.0
+"""Factor by which the interval of another target than the first may widen and still exclude a loss: whoever changes the
+runtime for it must not find the contrary in the next run."""
 LATE: Final = 15.0
 """Seconds after the end of the time in which the first sittings, without which there is no interval, may go on."""
 
@@ -101,17 +104,20 @@ def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarg
         return ChosenTarget(first.name, {}), baseline, notes
     first.request.observer.on_phase("timing the best model of each target in turns with your model on the first one")
     try:
-        comparisons = _timed(first, contenders, bests, until)
+        comparisons, load = _timed(first, contenders, bests, until)
     except (InputError, TimeUp) as error:
         return ChosenTarget(first.name, {}), baseline, [*notes, f"the targets were not timed in turns: {error}"]
     models: dict[str, ModelResult] = {}
     for part, comparison in zip(contenders, comparisons, strict=True):
-        request = _request(part, bests[part.name].candidate)
-        reply = results(replace(request, source=None, metrics=(MEDIAN_LATENCY,)), comparison, 1, {})
-        models[part.name] = _as_timed(part.name, bests[part.name], reply)
-    intervals = {**baseline.intervals, **reply.source_metrics}
-    baseline = replace(baseline, metrics={**baseline.metrics, **values_of(reply.source_metrics)}, intervals=intervals)
-    fastest, more = _fastest(first.name, models, dict(zip(models, comparisons, strict=True)))
+        request = replace(_request(part, bests[part.name].candidate), source=None, metrics=(MEDIAN_LATENCY,))
+        reply = results(request, comparison, 1, {}, load)
+        models[part.name] = _as_timed(part.name, bests[part.name], reply, unit_logs(comparison))
+    baseline = replace(
+        baseline,
+        metrics={**baseline.metrics, **values_of(reply.source_metrics)},
+        intervals={**baseline.intervals, **reply.source_metrics},
+    )
+    fastest, more = fastest_target(first.name, models, dict(zip(models, comparisons, strict=True)))
     return ChosenTarget(fastest, models), baseline, [*notes, *more]
 
 
@@ -133,19 +139,23 @@ def _contending(parts: Sequence[TargetPart]) -> tuple[dict[str, ModelResult], li
 
 def _timed(
     first: TargetPart, contenders: Sequence[TargetPart], bests: Mapping[str, ModelResult], until: float
-) -> list[Comparison]:
-    """Time the models in turns, while nobody else works on this machine."""
+) -> tuple[list[Comparison], Load]:
+    """Time the models in turns, while no other run measures, and return what other programs did between sittings."""
     ctx = first.open_session.ctx
     deployed = [(first, ctx.problem.source), *((part, bests[part.name].candidate) for part in contenders)]
     settings = ctx.problem.measurement_settings
+    quiet, loads = QuietWait(), list[Load]()
+    # Others would wait for too long for a long inference.
+    is_long = first.searched.baseline.metrics.get(MEDIAN_LATENCY, 0.0) > LONGEST * 1e3
     with ctx.resources.gate.measuring(until):
-        waited = QuietWait().wait(settings.quiet_seconds)
-        # Others would wait for too long for a long inference.
-        is_long = first.searched.baseline.metrics.get(MEDIAN_LATENCY, 0.0) > LONGEST * 1e3
-        ahead = settings.precedence and waited["quiet"] is False and not is_long
 
         @contextmanager
         def opened() -> Iterator[list[Subject]]:
+            waited = quiet.wait(settings.quiet_seconds)
+            before = Reading.now()
+            time.sleep(SAMPLE_SECONDS)
+            loads.append(Load.between(before, Reading.now()))
+            ahead = settings.precedence and (waited["quiet"] is False or loads[-1].busy) and not is_long
             with ExitStack() as stack:
                 subjects: list[Subject] = []
                 for part, candidate in deployed:
@@ -155,7 +165,7 @@ def _timed(
                     subjects.append(DeployedModel(process, request, limits.measure_seconds, ahead=ahead))
                 yield subjects
 
-        return time_in_sittings(opened, settings, until)
+        return time_in_sittings(opened, settings, until), Load.mean(loads)
 
 
 def time_in_sittings(
@@ -200,12 +210,12 @@ def _request(part: TargetPart, candidate: Candidate) -> MeasureRequest:
     return request_to_meter(ctx, next(meter_runs(ctx, candidate, options)))
 
 
-def _as_timed(name: str, best: ModelResult, reply: MeasureReply) -> ModelResult:
+def _as_timed(name: str, best: ModelResult, reply: MeasureReply, sittings: Sequence[float]) -> ModelResult:
     """The best model of a target with its latency and ratio beside the source model on the first target.
 
     The other ratios of its speed and memory are to the source on its own target, and left out.
     """
-    latency, ratio = reply.metrics[MEDIAN_LATENCY], reply.ratios[MEDIAN_LATENCY]
+    latency, ratio = reply.metrics[MEDIAN_LATENCY], over_stretches(reply.ratios[MEDIAN_LATENCY], sittings)
     kept = {metric: value for metric, value in best.ratios.items() if kind(metric) not in ("latency", "memory")}
     return replace(
         best,
@@ -216,18 +226,24 @@ def _as_timed(name: str, best: ModelResult, reply: MeasureReply) -> ModelResult:
     )
 
 
-def _fastest(
+def fastest_target(
     first: str, models: Mapping[str, ModelResult], comparisons: Mapping[str, Comparison]
 ) -> tuple[str, list[str]]:
-    """The target with the lowest ratio that is certainly below 1, unless the first one is as good; and notes."""
+    """The target with the lowest ratio that is clearly below 1, unless the first one is as good; and notes."""
     ratios = {name: model.ratios[MEDIAN_LATENCY] for name, model in models.items()}
-    gaining = [name for name, ratio in ratios.items() if ratio.is_gain("minimize")]
-    fastest = min(gaining, key=lambda name: ratios[name].value, default=first)
-    if fastest == first or first not in gaining:
-        return fastest, []
-    if _compared(comparisons[fastest], comparisons[first]).estimate().is_gain("minimize"):
-        return fastest, []
-    return first, [f"{fastest} is not certainly faster than {first}, which you have now"]
+    gaining = sorted((name for name in ratios if ratios[name].is_gain("minimize")), key=lambda name: ratios[name].value)
+    notes: list[str] = []
+    for name in gaining:
+        if name == first:
+            break
+        ratio = ratios[name]
+        if first in gaining:
+            both = _compared(comparisons[name], comparisons[first])
+            ratio = over_stretches(both.estimate(), unit_logs(both))
+        if ratio.widened(ROOM).is_gain("minimize"):
+            return name, notes
+        notes.append(f"{name} is not certainly faster than {first}, which you have now")
+    return first, notes
 
 
 def _compared(one: Comparison, other: Comparison) -> Comparison:

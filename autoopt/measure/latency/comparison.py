@@ -165,7 +165,7 @@ def shared_variance(comparisons: Sequence[Comparison]) -> float:
     their number; 0 for one comparison. Values beyond 3 median absolute deviations are moved there, as one disturbed
     block must not decide.
     """
-    ratios = np.array(list(map(_unit_logs, comparisons)))
+    ratios = np.array(list(map(unit_logs, comparisons)))
     if len(ratios) < 2 or ratios.shape[1] < 3:
         return 0.0
     middle = np.median(ratios, axis=1, keepdims=True)
@@ -175,7 +175,7 @@ def shared_variance(comparisons: Sequence[Comparison]) -> float:
     return float(max(0.0, shared) / ratios.shape[1])
 
 
-def _unit_logs(comparison: Comparison) -> list[float]:
+def unit_logs(comparison: Comparison) -> list[float]:
     """Compute the logarithms of the ratios of all units, disturbed or not, so that comparisons have the same units."""
     if comparison.by_replica:
         return [float(np.median(logs)) for logs in _logs_by_replica(comparison.pairs).values()]

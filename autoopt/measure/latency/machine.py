@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,6 +75,14 @@ class Load:
         cores = ((after.busy - before.busy) - (after.process - before.process)) / elapsed
         elsewhere = (after.elsewhere - before.elsewhere) / elapsed
         return Load(max(0.0, cores), max(0.0, (before.runnable + after.runnable) / 2 - 1), max(0.0, elsewhere))
+
+    @staticmethod
+    def mean(loads: Sequence[Load]) -> Load:
+        """The mean of several samples, at least one."""
+        known = [load.cores for load in loads if load.cores is not None]
+        runnable = sum(load.runnable for load in loads) / len(loads)
+        elsewhere = sum(load.elsewhere for load in loads) / len(loads)
+        return Load(sum(known) / len(known) if known else None, runnable, elsewhere)
 
     @property
     def busy(self) -> bool:

@@ -120,7 +120,7 @@ class Measurement:
 
     def _add_replicas(self, share: float) -> None:
         # The session that opens first may get the better memory, so the models take turns.
-        turn = len(self._subjects[0].replicas) % len(self._subjects)
+        turn = (self.settings.seed + len(self._subjects[0].replicas)) % len(self._subjects)
         for subject in (*self._subjects[turn:], *self._subjects[:turn]):
             replica = subject.add_replica(share * self.settings.seconds * 1e9)
             self.precedence.end_if_long(replica.warm.time / 1e9)
