@@ -191,18 +191,20 @@ def test_values_that_are_worse_than_a_constant_are_told(tmp_path: Path) -> None:
 
 
 def test_outputs_that_the_runtime_s_graph_optimization_changes_are_told(tmp_path: Path) -> None:
-    """onnxruntime makes the zeros of a Pad part of a MaxPool, whose own padding is lower than any number."""
+    """onnxruntime joins two roundings to integers, and keeps the finer one."""
     nodes = [
-        helper.make_node("Pad", ["x", "pads"], ["p"]),
-        helper.make_node("MaxPool", ["p"], ["y"], kernel_shape=[3, 3]),
+        helper.make_node("QuantizeLinear", ["x", "fine", "zero"], ["a"]),
+        helper.make_node("DequantizeLinear", ["a", "fine", "zero"], ["b"]),
+        helper.make_node("QuantizeLinear", ["b", "coarse", "zero"], ["c"]),
+        helper.make_node("DequantizeLinear", ["c", "coarse", "zero"], ["y"]),
     ]
-    shapes = builders.tensor("x", ["n", 1, 6, 6]), builders.tensor("y", ["n", 1, 6, 6])
-    model = builders.model(nodes, [shapes[0]], [shapes[1]], {"pads": np.int64([0, 0, 1, 1, 0, 0, 1, 1])})
-    x = -np.random.default_rng(0).random((20, 1, 6, 6), np.float32)
-    (said,) = warnings(tmp_path, str(io.save(model, tmp_path / "pads")), (), x=x)
+    weights = {"fine": np.float32(0.03), "coarse": np.float32(0.5), "zero": np.uint8(128)}
+    model = builders.model(nodes, [builders.tensor("x", ["n", 6])], [builders.tensor("y", ["n", 6])], weights)
+    x = -np.random.default_rng(0).random((20, 6), np.float32)
+    (said,) = warnings(tmp_path, str(io.save(model, tmp_path / "twice")), (), x=x)
     assert "graph optimization changes output 'y' by up to" in said
     settings = {"ranges": {"x": [-1, -0.5]}}
-    found = worker.check_source({"candidate": {"path": str(tmp_path / "pads/model.onnx")}, "settings": settings})
+    found = worker.check_source({"candidate": {"path": str(tmp_path / "twice/model.onnx")}, "settings": settings})
     assert said.partition(" by ")[0] in found["warnings"][0]
 
 

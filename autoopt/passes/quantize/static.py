@@ -67,11 +67,10 @@ class StaticQuantization(Pass):
 
     16-bit activations (`static_16bit`, for NPUs) and 4-bit weights (`static_w4`, small) are slow on CPUs and need opset
     21. With 8-bit weights, 16-bit activations are not always closer to the float model than 8-bit ones. float8
-    (`fp8_quantization`, for GPUs) is for activations too. The CPU provider computes it correctly only without graph
-    optimization, so there the candidate's session options get `graph_optimization_level: disable`.
+    (`fp8_quantization`, for GPUs) is for activations too.
     """
 
-    version = 10
+    version = 11
     target_bound = False
     tolerance = "lossy"
     needs_data = True
@@ -205,10 +204,7 @@ class StaticQuantization(Pass):
                 dynamic = DynamicQuantization(op_types=list(self.dynamic_ops), per_channel=True)
                 quantized = self.run_inner(dynamic, quantized)
         import_ort_domain(quantized)
-        accepted = accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
-        if accepted is not None and self._is_float8 and self.context.accelerator.device == "cpu":
-            self.context.session_options["graph_optimization_level"] = "disable"
-        return accepted
+        return accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
 
     def _quantized(self, model: ModelProto) -> ModelProto | Retry:
         """The model with its main graph and the bodies of If, Loop and Scan quantized."""

@@ -137,9 +137,6 @@ class SessionTuning(Pass):
     def run(self, model: ModelProto) -> None:
         options = self.context.session_options
         changes = self._values(_DIRECT_OPTIONS)
-        is_raised = changes.get("graph_optimization_level", "disable") != "disable"
-        if is_raised and options.get("graph_optimization_level") == "disable":
-            raise Refused("the model, in float8, runs only without graph optimization; omit graph_optimization_level")
         config = self._values(_CONFIG_ENTRIES)
         if config:
             entries = {_CONFIG_ENTRIES[name]: _as_text(value) for name, value in config.items()}
