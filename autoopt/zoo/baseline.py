@@ -12,7 +12,7 @@ from uuid import uuid4
 from autoopt.engine.run.output_folder import INPUTS, RECIPE_FILE
 from autoopt.engine.run.session import Session, best_candidates, search_inline
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonTypeError, JsonValue, from_json, read_object
+from autoopt.json_codec import JsonTypeError, from_json, read_object
 from autoopt.metrics import Estimate, Objective, is_ratio_metric
 from autoopt.model.files import model_in
 from autoopt.model.model_set import MODEL_SET
@@ -25,13 +25,14 @@ from autoopt.results.sweep import OK
 from autoopt.spec.proposal_options import names_model
 from autoopt.store import RunRecord, open_store
 from autoopt.store.finished import result_of
+from autoopt.target import Target
 from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.zoo.sweep_entry import EntryRunner
 from autoopt.zoo.sweep_request import SearchWith, SweepRequest
 
 NO_SEARCH: Final = {"passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
 """The graph of a check that has nothing but a package."""
-TARGET_FIELDS: Final = ("name", "device", "execution_provider", "threads", "python")
+TARGET_FIELDS: Final = ("name", "device", "execution_provider", "threads")
 """Fields of a recipe's target that say how its model was measured."""
 
 
@@ -111,20 +112,31 @@ def _of_package(package: Path, recipe: Mapping[str, Any], data: str | None) -> K
     try:
         best = ModelResult(
             artifact=str(recipe["result"]),
-            session_options=recipe["session_options"],
+            session_options=from_json(dict[str, Any], recipe["session_options"]),
             chain=str(recipe["chain"]),
             metrics=from_json(dict[str, float], recipe["metrics"]),
             ratios=from_json(dict[str, Estimate], recipe["ratios"]),
         )
         objectives = from_json(tuple[Objective, ...], recipe["objectives"])
-        target = {name: recipe["target"][name] for name in TARGET_FIELDS if recipe["target"].get(name)}
+        target = from_json(Target, recipe["target"])
+        recorded = from_json(dict[str, Any], recipe.get("evaluation") or {})
     except (KeyError, JsonTypeError) as error:
         raise InputError(f"no recipe that autoopt wrote ({error})", where=str(package / RECIPE_FILE)) from None
+    if target.python:  # a recipe is only read: it does not choose what runs
+        reason = f"its model runs in another interpreter, {target.python}"
+        raise InputError(reason, where=str(package), remedy="name the run instead")
     asked = [objective for objective in objectives if is_ratio_metric(objective.metric)]
-    dag: dict[str, Any] = {"name": package.name, "target": target, **NO_SEARCH}
+    measured_on: dict[str, Any] = {
+        "name": target.name,
+        "device": target.device,
+        "execution_provider": target.execution_provider,
+    }
+    if target.threads:
+        measured_on["threads"] = target.threads
+    dag: dict[str, Any] = {"name": package.name, "target": measured_on, **NO_SEARCH}
     if asked:
         dag["objectives"] = [{"metric": objective.metric, "goal": objective.goal} for objective in asked]
-    evaluation = _evaluation(recipe, data)
+    evaluation = _evaluation(recorded, data)
     if evaluation is not None:
         dag["data"] = {"evaluation": evaluation}
         del dag["constraints"]  # the default limit has the metric of the labels measured
@@ -144,19 +156,24 @@ def _of_package(package: Path, recipe: Mapping[str, Any], data: str | None) -> K
     return Known(package.absolute().name, last, RunRequest(dag, candidates=(best.candidate.key,), again="all"), measure)
 
 
-def _evaluation(recipe: Mapping[str, Any], data: str | None) -> dict[str, JsonValue] | None:
+def _evaluation(recorded: Mapping[str, Any], data: str | None) -> dict[str, Any] | None:
     """The evaluation data, read as the run read them; None if they are not here, or a script reads them.
 
     Raises:
-        InputError: There is no file or folder `data`.
+        InputError: There is no file or folder `data`, or only the script could read it.
     """
-    recorded = recipe.get("evaluation") or {}
-    path = str(data or recorded.get("path") or "")
-    if data is not None and "://" in data:
-        return {**recorded, "path": data}
-    if data is not None and not Path(data).exists():
+    path = data or recorded.get("path")
+    is_url = data is not None and "://" in data
+    if data is not None and not is_url and not Path(data).exists():
         raise InputError(f"no such file or folder: {data}", where="--data")
-    if recorded.get("user_script") or not path or not Path(path).exists():
+    if recorded.get("user_script"):
+        if data is None:
+            return None
+        reason = "a script read the data of this package's run, and a package runs none"
+        raise InputError(reason, where="--data", remedy="name the run instead")
+    if is_url:
+        return {**recorded, "path": data}
+    if path is None or not Path(path).exists():
         return None
     return {**recorded, "path": str(Path(path).absolute())}
 

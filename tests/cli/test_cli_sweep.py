@@ -77,6 +77,45 @@ def test_a_check_of_a_package_reads_labels_where_they_are_now(
     assert (said.code, json.loads(said.out)["models"][0]["best"]["metrics"]["accuracy"]) == (0, 1.0), said
 
 
+HOSTILE = (
+    ({"target": {"python": "evil.py"}}, (), "out: its model runs in another interpreter"),
+    ({"evaluation": {"path": "x.npz", "user_script": "evil.py"}}, (), ""),
+    ({"evaluation": {"user_script": "evil.py"}}, ("--data", "x.npz"), "--data: a script read the data"),
+    ({"evaluation": {"user_script": "evil.py"}}, ("--data", "file://x.npz"), "--data: a script read the data"),
+    ({"evaluation": [1]}, (), "out/recipe.json: no recipe that autoopt wrote"),
+    ({"target": "cpu"}, (), "out/recipe.json: no recipe that autoopt wrote"),
+    ({"session_options": 3}, (), "out/recipe.json: no recipe that autoopt wrote"),
+)
+
+
+@pytest.mark.parametrize(("forged", "options", "refusal"), HOSTILE)
+def test_a_check_runs_nothing_that_a_recipe_names(
+    forged: dict[str, Any],
+    options: tuple[str, ...],
+    refusal: str,
+    call: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(mlp(), tmp_path / "mlp")
+    assert call("run", "mlp/model.onnx", "--trials", "1", "--quiet").code == 0
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "of_ci"))
+    settings.cache_clear()
+    np.savez("x.npz", x=np.zeros((4, 8), np.float32))
+    script = tmp_path / "evil.py"
+    script.write_text(f"#!/bin/sh\nopen({str(tmp_path / 'ran')!r}, 'w')\ntouch {tmp_path / 'ran'}\n")
+    script.chmod(0o755)
+    recipe = tmp_path / "out/recipe.json"
+    document = json.dumps(json.loads(recipe.read_text()) | forged)
+    recipe.write_text(document.replace("evil.py", str(script)))
+    said = call("check", "mlp/model.onnx", "--baseline", "out", "--quiet", *options)
+    assert (said.code, said.err.startswith(refusal), said.err.count("\n")) == (
+        (2, True, 1) if refusal else (0, True, 0)
+    )
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_check_measures_the_model_that_is_named_beside_that_of_a_run_or_of_a_package_alone(
     call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
