@@ -21,6 +21,7 @@ from autoopt.cli.help_page import set_help_pages
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import USAGE_ERROR, example_text
 from autoopt.errors import EXIT_INTERRUPTED, MAX_PATH_CHARS, AutooptError, InputError, bug_text, one_line
+from autoopt.json_codec import from_json
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,9 @@ class Command:
     """Command lines for its help."""
 
 
-COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
-    title: {name: Command(**fields) for name, fields in commands.items()}
-    for title, commands in json.loads(Path(__file__).with_name("commands.json").read_bytes()).items()
-}
+COMMAND_GROUPS: Final = from_json(
+    dict[str, dict[str, Command]], json.loads(Path(__file__).with_name("commands.json").read_bytes())
+)
 """By title of the group and name, in the order of the help page."""
 COMMANDS: Final = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
 GLOBAL_FLAGS: Final = ("--verbose", "--debug", "--no-color")

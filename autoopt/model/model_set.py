@@ -181,7 +181,7 @@ class ModelSetSession:
         return providers
 
     def get_provider_graph_assignment_info(self) -> list[ort.OrtEpAssignedSubgraph]:
-        """What each provider takes of all parts; empty where onnxruntime does not tell."""
+        """The nodes of all parts that each provider takes; empty where onnxruntime does not tell."""
         return [info for part in self._parts.values() for info in part.session.get_provider_graph_assignment_info()]
 
     def get_modelmeta(self) -> ort.ModelMetadata:

@@ -35,7 +35,7 @@ OPENVINO_PROPERTIES: Final[Mapping[str, Values]] = _TABLES["openvino_properties"
 PRECISION_OPTIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = _TABLES["precision"]
 """Options or properties for an arithmetic less exact than the default one, by provider and arithmetic."""
 SEARCHED_OPTIONS: Final[Mapping[str, list[dict[str, str]]]] = _TABLES["searched"]
-"""What is searched for a provider, beside no options."""
+"""By provider: the values that a search tries, beside no options."""
 THREADS_OPTION: Final[Mapping[str, str]] = _TABLES["threads"]
 """The option with the number of threads of a provider that does not use those of the session."""
 OPTIMIZERS: Final = frozenset(_TABLES["optimizers"]["names"].split())

@@ -25,7 +25,7 @@ MAX_KEY: Final = 100
 
 @dataclass(frozen=True)
 class Place:
-    """Where the flow runs of deployments are executed: a part of their names, and their tags."""
+    """The host or pool that executes flow runs of deployments: a part of their names, and their tags."""
 
     name: str
     tags: tuple[str, ...]

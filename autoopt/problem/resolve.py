@@ -126,7 +126,7 @@ class _Sources:
     facts: Facts
     script: UserScript
     definitions: DescribeReply
-    """What the script defines."""
+    """The passes and metrics of the script."""
     data: DescribedData = field(default_factory=lambda: DescribedData(is_unread=True))
     model: Candidate = field(default_factory=lambda: Candidate(""))
     path: str = ""

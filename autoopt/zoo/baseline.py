@@ -38,7 +38,7 @@ TARGET_FIELDS: Final = ("name", "device", "execution_provider", "threads")
 
 @dataclass(frozen=True)
 class Known:
-    """What a check compares with, and the run that measures it again."""
+    """The result to compare with, and the run that measures it again."""
 
     name: str
     last: RunResult

@@ -45,7 +45,7 @@ SWAP_OF_FLAT: Final = [0, 2, 1]
 def fuse_attention(model: ModelProto, kind: Kind) -> tuple[ModelProto, Mapping[str, int]]:
     """Join attention of a kind, and rotary embedding outside of bodies; count the new operators by type.
 
-    `cached`: over keys and values that are appended to a cache, of which there may be fewer heads than of queries.
+    `cached`: it appends keys and values to a cache; they may have fewer heads than the queries.
     `plain`: without a cache, as encoders have it, and of decoders to their encoder; rotary embedding is joined even
     where attention is not. `bodies`: both, in If, Loop and Scan, as merged decoders have it. The model gets opset 23 if
     it has any of them.

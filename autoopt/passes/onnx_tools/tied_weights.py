@@ -59,7 +59,7 @@ def tie_weights(model: ir.Model, smallest: int) -> bool:
 
 
 def _form(value: ir.Value, other: ir.Value) -> str:
-    """How a weight follows from another one of its type and size: `same`, `Reshape` or `Transpose`; empty if not."""
+    """The operator that makes a weight of another of its size: `Reshape`, `Transpose` or `same`; else empty."""
     assert value.const_value is not None
     assert other.const_value is not None
     one, two = value.const_value.numpy(), other.const_value.numpy()
