@@ -126,14 +126,8 @@ def _of_package(package: Path, recipe: Mapping[str, Any], data: str | None) -> K
         reason = f"its model runs in another interpreter, {target.python}"
         raise InputError(reason, where=str(package), remedy="name the run instead")
     asked = [objective for objective in objectives if is_ratio_metric(objective.metric)]
-    measured_on: dict[str, Any] = {
-        "name": target.name,
-        "device": target.device,
-        "execution_provider": target.execution_provider,
-    }
-    if target.threads:
-        measured_on["threads"] = target.threads
-    dag: dict[str, Any] = {"name": package.name, "target": measured_on, **NO_SEARCH}
+    dag: dict[str, Any] = {"name": package.name, **NO_SEARCH}
+    dag["target"] = {name: getattr(target, name) for name in TARGET_FIELDS if getattr(target, name)}
     if asked:
         dag["objectives"] = [{"metric": objective.metric, "goal": objective.goal} for objective in asked]
     evaluation = _evaluation(recorded, data)
