@@ -42,7 +42,14 @@ def all_gone(pids: list[int], seconds: float = HANG_SECONDS) -> bool:
             continue
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes if psutil.pid_exists(p.pid)):
+        if all(_is_gone(process) for process in processes):
             return True
         psutil.wait_procs(processes, timeout=0.05)
     return False
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return True
