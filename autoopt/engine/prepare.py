@@ -157,5 +157,5 @@ def _pass_modules(chains: Iterable[Chain]) -> list[str]:
 
 def _warm(resources: Resources, modules: Sequence[str]) -> None:
     """Start workers that import `modules`, while nobody measures on this machine."""
-    with Gate(waiting=report_waiting).working():
+    with Gate(on_wait=report_waiting).working():
         resources.pool.warm(modules)

@@ -79,7 +79,7 @@ def open_resources(request: RunRequest, spec: DagSpec) -> Resources:
         store=store,
         pool=pool,
         hosts=Hosts(pool, memory=memory),
-        gate=PausingGate(waiting=report_other_runs(request.observer.on_note)),
+        gate=PausingGate(on_wait=report_other_runs(request.observer.on_note)),
         quarantine=stored_quarantine(store, retry=request.again == "failed"),
         scratch=make_working_folder(store.home / STORE_WORK),
     )

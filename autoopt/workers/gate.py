@@ -1,18 +1,16 @@
 """The measurement gate: while one process measures a latency, no other work of autoopt runs on this machine.
 
-A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Two, because a
-lock of a file names its holder and needs no permission to write; locks of parts of one file do not. Workers hold the
-gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
-that new work cannot starve it. Whose run has measured for less time lately passes the turnstile first, so a run that
-has not measured its source yet waits for one measurement at most. The kernel releases the locks of a process that ends
-in any way. Suspended holders (Ctrl-Z) are passed over: who waits replaces the lock file, or where that belongs to
-another user, begins the next generation of it (`autoopt-gate.1.lock`, ...). A holder finds that out when it leaves
-(`Passage.passed_over`).
+A reader-writer lock in one file at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold its `flock`
+shared, a measurer holds it alone. Who waits has a place in the line that is kept in the same file (`lock_files`), so a
+waiting measurer keeps new work out and cannot be starved by it. Whose run has measured for less time lately goes first,
+so a run that has not measured its source yet waits for one measurement at most. The kernel releases the locks of a
+process that ends in any way. Suspended processes (Ctrl-Z) are passed over: their places do not count, and where they
+hold the lock, who waits replaces the file, or where that belongs to another user, begins the next generation of it
+(`autoopt-gate.1.lock`, ...). A holder finds that out when it leaves (`Passage.passed_over`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import sys
@@ -22,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,28 +27,27 @@ from autoopt.errors import InputError, TimeUp
 from autoopt.settings import settings
 from autoopt.workers.lock_files import (
     LOCK_FLAGS,
+    Passage,
     describe_processes,
-    is_anybody_before,
-    is_replaced,
     is_suspended,
     lock_holders,
     newest_generation,
-    open_lock_file,
-    place_in_line,
-    replace_lock_file,
 )
 
 FOREVER = float("inf")
 NOTICE_SECONDS = 3.0
 """A command waits this long at the gate before it reports that."""
 SUSPENDED_SECONDS = 5.0
-"""Holders that are suspended are passed over after this time."""
+"""Suspended processes are passed over after this time."""
 CHECK_SECONDS = 1.0
-"""Interval of the checks for suspended holders."""
+"""Interval of the checks for suspended processes and a new lock file."""
+LOOK_SECONDS = 0.02
+"""Interval in which a visitor looks whether other processes let it enter: the kernel wakes nobody who waits in a line.
+Threads of one process tell each other, so those of the process that measures are still."""
 HALF_LIFE = 60.0
 """Seconds after which a measurement counts half for its run's place in the line: a long run must not starve later."""
-STEP_ASIDE_SECONDS, LOOK_SECONDS = 1.0, 0.01
-"""Shortest time for which the turnstile is left to those who go first, and the interval of looks whether they came."""
+STEP_ASIDE_SECONDS = 1.0
+"""Shortest time for which a visitor lets those pass who go first."""
 GATE_FILE = "autoopt-gate.lock"
 _deadline: ContextVar[float] = ContextVar("deadline", default=FOREVER)
 
@@ -101,22 +97,14 @@ def notices_to(report: Callable[[str], None]) -> Iterator[None]:
         _notice.reset(token)
 
 
-def report_waiting() -> AbstractContextManager[None]:
-    """For commands: a context to wait in, which reports a long wait."""
-    notice = _notice.get()
-
-    def report() -> bool:
-        notice(f"waiting while another run measures a latency{_who_is_inside()}")
-        return True
-
-    return _after_notice_time(report)
+def report_waiting() -> bool:
+    """For commands: report a long wait."""
+    _notice.get()(f"waiting while another run measures a latency{_who_is_inside()}")
+    return True
 
 
-def report_other_runs(report: Callable[[str], None]) -> Callable[[], AbstractContextManager[None]]:
-    """For a run, whose own threads wait for each other all the time: contexts to wait in.
-
-    `report` is called once, in a thread of its own, when a thread has waited for a while and another process is inside.
-    """
+def report_other_runs(report: Callable[[str], None]) -> Callable[[], bool]:
+    """For a run, whose own threads wait for each other all the time: report once that another process is inside."""
     reported = threading.Event()
 
     def report_once() -> bool:
@@ -125,12 +113,7 @@ def report_other_runs(report: Callable[[str], None]) -> Callable[[], AbstractCon
             report(f"another autoopt run is working on this machine{_who_is_inside()}; the two take turns")
         return reported.is_set()
 
-    def context() -> AbstractContextManager[None]:
-        if reported.is_set():
-            return nullcontext()
-        return _after_notice_time(report_once)
-
-    return context
+    return report_once
 
 
 def _who_is_inside() -> str:
@@ -159,55 +142,24 @@ def deadline(until: float) -> Iterator[None]:
         _deadline.reset(token)
 
 
-@contextmanager
-def _after_notice_time(report: Callable[[], bool]) -> Iterator[None]:
-    """Call `report` every NOTICE_SECONDS within the context, until it returns True."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(NOTICE_SECONDS) and not report():
-            pass
-
-    threading.Thread(target=watch, name="gate notice", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A stay inside the gate."""
-
-    path: Path
-    """The lock file."""
-    fd: int
-
-    @property
-    def passed_over(self) -> bool:
-        """True if others came in meanwhile because this process was suspended."""
-        return is_replaced(self.fd, self.path)
-
-
 class Gate:
     """The gate of one run, usable from many threads and processes. A thread inside may not enter again.
 
     Args:
-        folder: folder of the lock files, by default that of the machine.
-        waiting: makes a context to be in while waiting: `report_waiting` for commands, `report_other_runs` for runs.
+        folder: folder of the lock file, by default that of the machine.
+        on_wait: called every `NOTICE_SECONDS` by a thread that waits, until it returns True: `report_waiting` for
+            commands, `report_other_runs` for runs.
     """
 
     entered: ClassVar[set[int]] = set()
     """The open locks of those threads of this process that are inside."""
+    _left: ClassVar[threading.Condition] = threading.Condition()
+    """Notified when a thread of this process leaves."""
     _inside = threading.local()
 
-    def __init__(
-        self, folder: Path | None = None, *, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> None:
-        folder = folder or machine_folder()
-        self._turnstile = folder / "autoopt-turnstile.lock"
-        self._gate = folder / GATE_FILE
-        self._waiting = waiting
+    def __init__(self, folder: Path | None = None, *, on_wait: Callable[[], bool] = lambda: True) -> None:
+        self._path = (folder or machine_folder()) / GATE_FILE
+        self._on_wait = on_wait
         self._measured, self._measured_until = 0.0, 0.0
 
     @contextmanager
@@ -219,12 +171,10 @@ class Gate:
         Raises:
             TimeUp: the gate did not open in time.
         """
-        patience = self._patience(until)
-        with self._once():
-            with self._turn(patience):
-                gate = self._lock(self._gate, fcntl.LOCK_SH, patience)
-            with self._within(gate) as passage:
-                yield passage
+        patience = Patience(until, self._on_wait)
+        with self._turn(patience, alone=False) as passage, self._within(passage, patience):
+            passage.leave_line()
+            yield passage
 
     @contextmanager
     def brief_work(self, patience: float) -> Iterator[None]:
@@ -243,12 +193,11 @@ class Gate:
 
         Waits for work that is running and keeps new work out meanwhile. Args and errors as of `working`.
         """
-        patience = self._patience(until)
+        patience = Patience(until, self._on_wait)
         with (
-            self._once(),
-            self._turn(patience),
-            self._own_work_paused(),
-            self._within(self._lock(self._gate, fcntl.LOCK_EX, patience)) as passage,
+            self._turn(patience, alone=True) as passage,
+            self._own_work_paused(passage),
+            self._within(passage, patience),
         ):
             began = time.monotonic()
             try:
@@ -261,139 +210,98 @@ class Gate:
         """The seconds for which this run has measured, of which those before the last HALF_LIFE count less."""
         return self._measured * math.exp2((self._measured_until - now) / HALF_LIFE)
 
-    def _own_work_paused(self) -> AbstractContextManager[None]:
+    def _own_work_paused(self, passage: Passage) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def _patience(self, until: float) -> Patience:
-        return Patience(min(until, _deadline.get()))
-
     @contextmanager
-    def _within(self, gate: int) -> Iterator[Passage]:
-        self.entered.add(gate)
-        try:
-            yield Passage(self._gate, gate)
-        finally:
-            self.entered.remove(gate)
-            os.close(gate)
+    def _turn(self, patience: Patience, *, alone: bool) -> Iterator[Passage]:
+        """Be the first in the line, after those whose runs have measured for less time lately.
 
-    @contextmanager
-    def _once(self) -> Iterator[None]:
-        held: set[Path] = self._inside.__dict__.setdefault("held", set())
-        if self._gate in held:
-            raise RuntimeError("this thread is inside the gate already and would wait for itself")
-        held.add(self._gate)
-        try:
-            yield
-        finally:
-            held.remove(self._gate)
-
-    @contextmanager
-    def _turn(self, patience: Patience) -> Iterator[None]:
-        """Be in the turnstile, after those who wait there and whose runs have measured for less time lately.
-
-        Who is suspended keeps a place in the line, so it lets others pass for STEP_ASIDE_SECONDS and for as long as its
-        own run has measured at most.
+        It lets them pass for STEP_ASIDE_SECONDS and for as long as its own run has measured at most. New work waits for
+        measurers that came first as long as they live.
         """
-        measured = self._measured_lately(time.monotonic())
-        with place_in_line(self._turnstile, measured):
-            turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
-            until = min(patience.until, time.monotonic() + STEP_ASIDE_SECONDS + measured)
-            while is_anybody_before(turn, measured) and time.monotonic() < until:
-                os.close(turn)
-                time.sleep(LOOK_SECONDS)
-                turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
+        held: set[Path] = self._inside.__dict__.setdefault("held", set())
+        if self._path in held:
+            raise RuntimeError("this thread is inside the gate already and would wait for itself")
+        now = time.monotonic()
+        measured = self._measured_lately(now)
+        passage = Passage(self._path, measured, alone=alone)
+        held.add(self._path)
+        try:
+            while before := passage.processes_before():
+                if patience.is_check_due():
+                    if patience.passes_over(before):
+                        break
+                    passage.follow_file()
+                if time.monotonic() >= now + STEP_ASIDE_SECONDS + measured:
+                    passage.come_first()
+                patience.wait(self._left, LOOK_SECONDS if set(before) - {os.getpid()} else CHECK_SECONDS)
+            passage.come_first()
+            yield passage
+        finally:
+            held.remove(self._path)
+            passage.close()
+            with self._left:
+                self._left.notify_all()
+
+    @contextmanager
+    def _within(self, passage: Passage, patience: Patience) -> Iterator[None]:
+        """Hold the lock; where all who hold it are suspended, replace its file."""
+        while not passage.try_lock():
+            if patience.is_check_due():
+                if patience.passes_over(lock_holders(passage.fd)):
+                    passage.replace_file()
+                passage.follow_file()
+            patience.wait(self._left, LOOK_SECONDS)
+        self.entered.add(passage.fd)
         try:
             yield
         finally:
-            os.close(turn)
-
-    def _lock(self, path: Path, kind: int, patience: Patience) -> int:
-        """Open and lock the file; once more if it was replaced while waiting."""
-        while True:
-            fd = open_lock_file(newest_generation(path))
-            try:
-                fcntl.flock(fd, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                with self._waiting():
-                    if not _wait_for_lock(fd, path, kind, patience):
-                        continue
-            if not is_replaced(fd, path):
-                return fd
-            os.close(fd)
+            self.entered.remove(passage.fd)
+            passage.unlock()
 
 
 class Patience:
-    """The limits of one visitor's waiting, for all locks on its way together."""
+    """One visitor's waiting: until when, what it reports meanwhile, and which suspended processes it passes over."""
 
-    def __init__(self, until: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Wait until a time on the clock."""
-        self.until = until
+    def __init__(
+        self, until: float, on_wait: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Wait until a time on the clock, or until the deadline of this thread."""
+        self._until = min(until, _deadline.get())
+        self._on_wait = on_wait
         self._clock = clock
+        self._report_at = clock() + NOTICE_SECONDS
+        self._check_at = 0.0
         self._suspended: dict[int, float] = {}
         """Times at which processes that are still suspended were first seen so."""
 
-    def is_over(self, pids: Sequence[int]) -> bool:
-        """True if all these holders of a lock have been suspended for a while."""
+    def wait(self, changed: threading.Condition, seconds: float) -> None:
+        """Wait for so long, or until a change.
+
+        Raises:
+            TimeUp: The time is over.
+        """
+        now = self._clock()
+        if now >= self._until:
+            raise TimeUp("the run's time was up before the machine was free")
+        if now >= self._report_at:
+            self._report_at = FOREVER if self._on_wait() else now + NOTICE_SECONDS
+        with changed:
+            changed.wait(min(seconds, self._until - now))
+
+    def is_check_due(self) -> bool:
+        """True every CHECK_SECONDS."""
+        now = self._clock()
+        is_due = now >= self._check_at
+        if is_due:
+            self._check_at = now + CHECK_SECONDS
+        return is_due
+
+    def passes_over(self, pids: Sequence[int]) -> bool:
+        """True if all these processes have been suspended for a while."""
         now = self._clock()
         self._suspended = {pid: self._suspended.get(pid, now) for pid in pids if is_suspended(pid)}
-        if not pids or len(self._suspended) < len(pids):
+        if not pids or len(self._suspended) < len(set(pids)):
             return False
         return now - max(self._suspended.values()) >= SUSPENDED_SECONDS
-
-
-def _wait_for_lock(fd: int, path: Path, kind: int, patience: Patience) -> bool:
-    """Wait for a lock, but not for suspended holders.
-
-    Returns:
-        False if the file was replaced meanwhile; the descriptor is then of no use.
-
-    Raises:
-        TimeUp: The lock did not come in time.
-    """
-    waiter = _Waiter(fd, kind)
-    pause = 0.0  # the holders of the last lock may hold this one, too
-    while not waiter.acquire(min(patience.until, time.monotonic() + pause)):
-        pause = CHECK_SECONDS
-        if time.monotonic() >= patience.until:
-            waiter.abandon()
-            raise TimeUp("the run's time was up before the machine was free")
-        if patience.is_over(lock_holders(fd)):
-            replace_lock_file(fd, path)
-        if not is_replaced(fd, path):
-            continue
-        if waiter.abandon():
-            return False
-    return True
-
-
-class _Waiter:
-    """Waits for a lock in a thread of its own, in the kernel's queue, and can be abandoned there."""
-
-    def __init__(self, fd: int, kind: int) -> None:
-        self._fd = fd
-        self._kind = kind
-        self._acquired = threading.Event()
-        self._abandoned = False
-        self._guard = threading.Lock()
-        threading.Thread(target=self._wait, name="gate", daemon=True).start()
-
-    def acquire(self, until: float) -> bool:
-        """Wait for the lock; False if it does not come in time."""
-        try:
-            return self._acquired.wait(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
-        except BaseException:  # interrupted
-            self.abandon()
-            raise
-
-    def abandon(self) -> bool:
-        """Have the waiting thread close the descriptor when it gets the lock; False if it has it already."""
-        with self._guard:
-            self._abandoned = not self._acquired.is_set()
-        return self._abandoned
-
-    def _wait(self) -> None:
-        fcntl.flock(self._fd, self._kind)
-        with self._guard:
-            if self._abandoned:
-                os.close(self._fd)
-            self._acquired.set()

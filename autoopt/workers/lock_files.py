@@ -1,7 +1,9 @@
-"""Lock files in a folder that everybody may write to, and their generations.
+"""The lock file of the gate, in a folder that everybody may write to, and its generations.
 
-A lock file whose holders are suspended is removed, so that the next process makes another one. Where it belongs to
-another user, the next generation takes its place: `name.1.lock`, `name.2.lock`, ...
+The file has two kinds of locks: the `flock` of those who are inside, and a read lock on one byte for each who waits.
+The number of the byte is the place in the line and names the process, because the kernel does not say who locks a byte.
+Both need no permission to write. A file whose holders are suspended is removed, so that the next process makes another
+one. Where it belongs to another user, the next generation takes its place: `name.1.lock`, `name.2.lock`, ...
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import os
 import pwd
 import stat
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,8 @@ LOCK_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOCKS = Path("/proc/locks")
 _FLOCK: Final = "hhlli"
 """Fields of `struct flock`: kind, whence, start, length, process."""
+_PID_BITS: Final = 22
+"""Bits of a process id on Linux."""
 
 
 def newest_generation(path: Path) -> Path:
@@ -100,38 +104,100 @@ def open_lock_file(path: Path) -> int:
         raise SystemFailure(f"unusable lock file: {reason}", where=str(path), remedy="remove it")
 
 
-@contextmanager
-def place_in_line(path: Path, place: float) -> Iterator[None]:
-    """Have a place in the line at a lock file, which others see: the smaller, the earlier.
+class Passage:
+    """One visitor's way through the gate: the open lock file with a place in the line, and then the lock.
 
-    It is a lock on one byte, which the kernel releases when the process ends. Where it is not to be had, there is no
-    place.
+    The smaller the place, the earlier. The kernel releases place and lock when the process ends. Where it has no locks
+    on bytes, there is no line.
+
+    Args:
+        path: the lock file of the first generation.
+        measured: the seconds for which the visitor's run has measured lately.
+        alone: a measurer, who comes before work with the same place.
     """
-    fd = open_lock_file(newest_generation(path))
-    try:
+
+    def __init__(self, path: Path, measured: float, *, alone: bool) -> None:
+        self._path = path
+        self._alone = alone
+        self._place = self._place_for(measured)
+        self.fd = self._open()
+
+    def _place_for(self, measured: float) -> int:
+        return ((2 * int(measured * 1000) + (not self._alone)) << _PID_BITS) + os.getpid()
+
+    def _open(self) -> int:
+        fd = open_lock_file(newest_generation(self._path))
+        _set_byte(fd, fcntl.F_RDLCK, self._place)
+        return fd
+
+    @property
+    def passed_over(self) -> bool:
+        """True if others came in meanwhile because this process was suspended."""
+        return is_replaced(self.fd, self._path)
+
+    def follow_file(self) -> None:
+        """Continue with the newest generation, at the same place."""
+        if self.passed_over:
+            os.close(self.fd)
+            self.fd = self._open()
+
+    def processes_before(self) -> list[int]:
+        """The processes whose place is earlier, of those with the same `measured` only measurers."""
+        pids: list[int] = []
+        ranges = [(0, self._place >> _PID_BITS << _PID_BITS)]
         with suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _byte_range(fcntl.F_RDLCK, _byte(place), 1))
-        yield
-    finally:
-        os.close(fd)
+            while ranges:
+                start, end = ranges.pop()
+                if start < end:
+                    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0)
+                    kind, _, place, _, _ = struct.unpack(_FLOCK, fcntl.fcntl(self.fd, fcntl.F_OFD_GETLK, asked))
+                    if kind != fcntl.F_UNLCK:
+                        pids.append(place & ((1 << _PID_BITS) - 1))
+                        ranges += [(start, place), (place + 1, end)]
+        return pids
+
+    def come_first(self) -> None:
+        """Take the place of a run that has not measured yet: new work waits from now on."""
+        self.leave_line()
+        self._place = self._place_for(0.0)
+        _set_byte(self.fd, fcntl.F_RDLCK, self._place)
+
+    def leave_line(self) -> None:
+        """Give the place up."""
+        _set_byte(self.fd, fcntl.F_UNLCK, self._place)
+
+    def try_lock(self) -> bool:
+        """Lock the file; False if that is not possible now, or if it was another generation."""
+        kind = fcntl.LOCK_EX if self._alone else fcntl.LOCK_SH
+        try:
+            fcntl.flock(self.fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if self.passed_over:
+            self.follow_file()
+            return False
+        return True
+
+    def lock_again(self) -> None:
+        """Lock the file after `unlock`, at once or when it is free."""
+        fcntl.flock(self.fd, fcntl.LOCK_SH)
+
+    def unlock(self) -> None:
+        """Give the lock up."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+    def replace_file(self) -> None:
+        """Have all who come or wait use another file."""
+        replace_lock_file(self.fd, self._path)
+
+    def close(self) -> None:
+        """Give place and lock up."""
+        os.close(self.fd)
 
 
-def is_anybody_before(fd: int, place: float) -> bool:
-    """True if somebody has a smaller place in the line at this lock file."""
-    if _byte(place) == 0:
-        return False
+def _set_byte(fd: int, kind: int, byte: int) -> None:
     with suppress(OSError):
-        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _byte_range(fcntl.F_WRLCK, 0, _byte(place)))
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
-    return False
-
-
-def _byte(place: float) -> int:
-    return int(place * 1000)
-
-
-def _byte_range(kind: int, start: int, length: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0))
 
 
 def lock_holders(fd: int) -> list[int]:

@@ -5,18 +5,17 @@ A paused call stops together with its time limit.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autoopt.workers.gate import FOREVER, Gate, Passage
-from autoopt.workers.lock_files import LOCK_FLAGS, lock_holders, newest_generation
+from autoopt.workers.gate import FOREVER, Gate
+from autoopt.workers.lock_files import Passage, lock_holders
 from autoopt.workers.process import WorkerProcess
 
 _guard = threading.Lock()
@@ -68,14 +67,13 @@ TRY_SECONDS: Final = 0.002
 class PausingGate(Gate):
     """A gate that stops the workers of work under way through the same object while it measures.
 
-    The work has no lock meanwhile. It needs none: the measurement holds the turnstile, so nobody else enters. If other
-    processes are inside too, the measurement waits for all, so that no work stands still for long.
+    The work has no lock meanwhile. It needs none: the measurement is the first in the line until the work goes on, so
+    nobody else enters. If other processes are inside too, the measurement waits for all, so that no work stands still
+    for long.
     """
 
-    def __init__(
-        self, folder: Path | None = None, *, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> None:
-        super().__init__(folder, waiting=waiting)
+    def __init__(self, folder: Path | None = None, *, on_wait: Callable[[], bool] = lambda: True) -> None:
+        super().__init__(folder, on_wait=on_wait)
         self._guard = threading.Lock()
         self._work: dict[int, Passage] = {}
         """The passages of work under way, by thread."""
@@ -93,25 +91,25 @@ class PausingGate(Gate):
                     del self._work[thread]
 
     @contextmanager
-    def _own_work_paused(self) -> Iterator[None]:
+    def _own_work_paused(self, passage: Passage) -> Iterator[None]:
         paused: set[int] = set()
         try:
-            self._pause_work(paused)
+            self._pause_work(passage, paused)
             yield
         finally:
             self._resume_work(paused)
 
-    def _pause_work(self, paused: set[int]) -> None:
+    def _pause_work(self, passage: Passage, paused: set[int]) -> None:
         """Pause all work under way that can be paused, and add its threads to `paused`."""
         for _ in range(TRIES):
             with self._guard:
                 running = self._work.keys() - paused
-                if not running or not self._is_only_own_work_inside():
+                if not running or not set(lock_holders(passage.fd)) <= {os.getpid()}:
                     return
                 for thread in running:
                     if pause_call_of(thread):
                         paused.add(thread)
-                        fcntl.flock(self._work[thread].fd, fcntl.LOCK_UN)
+                        self._work[thread].unlock()
                 if paused == self._work.keys():
                     return
             time.sleep(TRY_SECONDS)
@@ -119,14 +117,6 @@ class PausingGate(Gate):
     def _resume_work(self, paused: set[int]) -> None:
         with self._guard:
             for thread in paused & self._work.keys():
-                # At once, because this thread holds the turnstile.
-                fcntl.flock(self._work[thread].fd, fcntl.LOCK_SH)
+                self._work[thread].lock_again()
             for thread in paused:
                 resume_call_of(thread)
-
-    def _is_only_own_work_inside(self) -> bool:
-        fd = os.open(newest_generation(self._gate), LOCK_FLAGS)
-        try:
-            return set(lock_holders(fd)) <= {os.getpid()}
-        finally:
-            os.close(fd)

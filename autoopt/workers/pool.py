@@ -278,7 +278,7 @@ def gated_call(
 
     The call continues beside a measurement that takes longer than `patience`, in seconds.
     """
-    gate = Gate(waiting=report_waiting)
+    gate = Gate(on_wait=report_waiting)
     with gate.working() if patience == FOREVER else gate.brief_work(patience):
         return pool.call(function, payload, timeout, memory)
 
@@ -298,7 +298,7 @@ def _or_alone(
 ) -> CallResult:
     """The result of a call, or that of the same call alone on the machine if other work may have ended it."""
     if result.transient:
-        with Gate(waiting=report_waiting).measuring():
+        with Gate(on_wait=report_waiting).measuring():
             result = pool.call(function, payload, timeout)
     return result
 

@@ -12,23 +12,23 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from children import HANG_SECONDS
 
 from autoopt.errors import InputError, SystemFailure, TimeUp
 from autoopt.settings import settings
 from autoopt.workers import Gate, gate
-from autoopt.workers.gate import FOREVER, Patience, deadline, machine_folder
-from autoopt.workers.lock_files import is_suspended, place_in_line
+from autoopt.workers.gate import FOREVER, GATE_FILE, Patience, deadline, machine_folder
+from autoopt.workers.lock_files import Passage, is_suspended
 
 PERSON = """
 import os, sys, time
 from pathlib import Path
-from autoopt.workers.gate import Gate
+from autoopt.workers import gate
 name, kind, folder, events = sys.argv[1:]
 events = os.open(events, os.O_WRONLY | os.O_APPEND)
-gate = Gate(Path(folder))
+gate.NOTICE_SECONDS = 0.0
+gate = gate.Gate(Path(folder), on_wait=lambda: bool(Path(folder, f"{name} waits").touch()) or True)
 earlier, _, kind = kind.rpartition(" ")
 if earlier:
     with gate.measuring():
@@ -84,15 +84,8 @@ class Stage:
         self.until(lambda: f"{name} in" in self.events())
 
     def until_stopped(self, name: str) -> None:
-        """Until `name` waits for a lock, by the kernel's own list, or is in."""
-        first = psutil.Process(self.people[name].pid)
-
-        def stopped() -> bool:
-            pids = {str(process.pid) for process in (first, *first.children(recursive=True))}
-            lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-            return f"{name} in" in self.events() or any(w[1] == "->" and w[5] in pids for w in lines)
-
-        self.until(stopped)
+        """Until `name` has looked and waits, or is in."""
+        self.until(lambda: f"{name} in" in self.events() or (self.folder / f"{name} waits").exists())
 
 
 @pytest.fixture
@@ -141,9 +134,10 @@ def test_whose_run_has_measured_for_less_time_goes_first(stage: Stage, kind: str
 def test_nobody_lets_others_pass_for_longer_than_its_run_has_measured(stage: Stage) -> None:
     stage.enter("measurer", "0.02 measuring")
     stage.until(lambda: "measurer ready" in stage.events())
-    with place_in_line(stage.folder / "autoopt-turnstile.lock", 0.0):  # of one who never comes
-        stage.go("measurer")
-        stage.until_in("measurer")
+    nobody = Passage(stage.folder / GATE_FILE, 0.0, alone=True)
+    stage.go("measurer")
+    stage.until_in("measurer")
+    nobody.close()
 
 
 def test_one_measurer_at_a_time(stage: Stage) -> None:
@@ -244,7 +238,7 @@ def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch
     waiting = gate.report_other_runs(told.append)
 
     def wait() -> None:
-        with Gate(stage.folder, waiting=waiting).measuring():
+        with Gate(stage.folder, on_wait=waiting).measuring():
             pass
 
     looked = Looked()
@@ -278,17 +272,18 @@ def test_entering_twice_is_an_error_not_a_deadlock(tmp_path: Path) -> None:
         pass
 
 
-def test_removed_lock_file_does_not_split_the_gate(stage: Stage) -> None:
+def test_who_is_inside_finds_out_that_the_lock_file_was_removed(stage: Stage) -> None:
     stage.enter("a", "measuring")
     stage.until_in("a")
+    (stage.folder / GATE_FILE).unlink()  # as cleaners of temporary folders do
     stage.enter("b", "measuring")
-    stage.until_stopped("b")
-    (stage.folder / "autoopt-turnstile.lock").unlink()  # as cleaners of temporary folders do
-    stage.leave("a")
     stage.until_in("b")
     stage.enter("c", "measuring")
     stage.until_stopped("c")
-    assert stage.events() == ["a in", "a out", "b in"]
+    stage.leave("a")
+    stage.leave("b")
+    stage.until_in("c")
+    assert stage.events() == ["a in", "b in", "a out passed over", "b out", "c in"]
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "folder", "pipe"])
@@ -315,8 +310,7 @@ def test_readable_by_all_users_whatever_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {
-        "autoopt-gate.lock": 0o644,
-        "autoopt-turnstile.lock": 0o644,
+        GATE_FILE: 0o644,
     }
 
 
@@ -381,12 +375,11 @@ def test_patience_with_a_suspended_process_counts_for_all_its_locks(stage: Stage
     suspend(stage, "holder")
     holder, now = stage.people["holder"].pid, 0.0
     patience = Patience(FOREVER, clock=lambda: now)
-    assert not patience.is_over([holder])
+    assert not patience.passes_over([holder])
     now = gate.SUSPENDED_SECONDS
-    assert patience.is_over([holder]), "for the turnstile"
-    assert patience.is_over([holder]), "for the gate"
-    assert not patience.is_over([holder, os.getpid()]), "another one works"
-    assert not patience.is_over([])
+    assert patience.passes_over([holder]), "in the line"
+    assert patience.passes_over([holder]), "at the lock"
+    assert not patience.passes_over([holder, os.getpid()]), "another one works"
 
 
 def test_a_deadline_holds_at_every_gate_within(stage: Stage) -> None:

@@ -71,7 +71,7 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
     """Write the files of a package into an empty folder; returns the model file."""
     steps = steps_of(store, package)
     sample = store_inputs(store, package, out / INPUTS, pool)
-    with Gate(waiting=report_waiting).brief_work(package.patience):  # large files slow down what is measured meanwhile
+    with Gate(on_wait=report_waiting).brief_work(package.patience):  # large files slow down what is measured meanwhile
         model = store.artifacts.write_files(package.model.artifact, out)
     model_files = [name for name in files_in(out) if name != INPUTS]
     measured_in = _measuring_environment(store, package)
