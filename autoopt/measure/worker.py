@@ -43,7 +43,7 @@ def measure_size(request: MeasureRequest) -> MeasureReply:
 
 
 size = _meter("worker:measure_size")
-latency = _meter("latency.profiles:measure")
+latency = _meter("latency.meter:measure")
 executed_graph = _meter("latency.executed_graph:measure")
 fidelity = _meter("quality.source_comparison:measure")
 memory = _meter("memory:measure")

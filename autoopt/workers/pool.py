@@ -48,7 +48,7 @@ WARM: Final = (
     "numpy.random",
     "autoopt.passes.runner",
     "autoopt.measure.worker",
-    "autoopt.measure.latency.profiles",
+    "autoopt.measure.latency.meter",
     "autoopt.measure.quality.meters",
 )
 """Modules that all workers of a run need; they share one import."""

@@ -13,9 +13,7 @@ from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence, judge_again, pooled_value, pooled_values
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.rounds import Rounds
-from autoopt.measure.contention import DETAIL as CONTENTION
-from autoopt.measure.contention import error_of
-from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, TwoRatios
+from autoopt.measure.two_ratios import CONTENTION, DETAIL, DISTURBANCE, TwoRatios, error_of
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 

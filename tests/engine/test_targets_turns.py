@@ -11,9 +11,9 @@ import pytest
 from autoopt.engine.targets.choice import fastest_target, time_in_sittings
 from autoopt.errors import TimeUp
 from autoopt.measure.intervals.replicas import over_stretches
-from autoopt.measure.latency.comparison import unit_logs
+from autoopt.measure.latency.estimate import unit_logs
 from autoopt.measure.latency.subjects import Replica, Subject
-from autoopt.measure.latency.timing import Block, WarmUp
+from autoopt.measure.latency.timer import Block, WarmUp
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.results import ModelResult

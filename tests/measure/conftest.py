@@ -8,8 +8,8 @@ import pytest
 from fake_machine import Machine
 from measure_helpers import run
 
-from autoopt.measure.latency import timing
-from autoopt.measure.latency.machine import Load
+from autoopt.measure.latency import timer
+from autoopt.measure.latency.load import Load
 from autoopt.model import io
 
 
@@ -41,10 +41,10 @@ def machine(monkeypatch) -> Machine:
     monkeypatch.setattr("time.perf_counter_ns", machine.clock)
     monkeypatch.setattr("time.thread_time_ns", machine.thread_time)
     monkeypatch.setattr("time.monotonic", lambda: machine.now / 1e9)
-    monkeypatch.setattr(timing.ThreadUsage, "now", machine.usage)
+    monkeypatch.setattr(timer.ThreadUsage, "now", machine.usage)
     monkeypatch.setattr(Load, "between", lambda before, after: machine.load)
     for name in ("can_time_on_core", "_has_fine_core_clock"):
-        monkeypatch.setattr(timing, name, lambda: True)
+        monkeypatch.setattr(timer, name, lambda: True)
     for name in ("timer_overhead", "_core_overhead"):
-        monkeypatch.setattr(timing, name, lambda: 0.0)
+        monkeypatch.setattr(timer, name, lambda: 0.0)
     return machine

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autoopt.measure.latency.machine import QUIET
-from autoopt.measure.latency.timing import ThreadUsage
+from autoopt.measure.latency.load import Load
+from autoopt.measure.latency.timer import ThreadUsage
 
 MakeSession = Callable[[int], Callable[[], None]]
 
@@ -26,7 +26,7 @@ class Machine:
         self.waits = 0
         self.slowdown = 1.0
         """Factor by which all models are slower now, because of something outside the machine."""
-        self.load = QUIET
+        self.load = Load(0.0)
         """The load by other programs."""
         self.rng = np.random.default_rng(seed)
 

@@ -7,7 +7,7 @@ import pytest
 from fake_machine import Machine
 from measure_helpers import compared, measured
 
-from autoopt.measure.latency.comparison import BEYOND, Comparison, shared_variance
+from autoopt.measure.latency.estimate import BEYOND, Comparison, shared_variance
 from autoopt.measure.latency.pairs import Pair
 from autoopt.measure.latency.subjects import Subject
 

@@ -15,11 +15,9 @@ from autoopt.errors import InputError
 from autoopt.measure.inference.batches import with_batch_size
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import meter
-from autoopt.measure.latency.generation import steps_after, time_generation, with_generation
-from autoopt.measure.latency.machine import Load
-from autoopt.measure.latency.precedence import Precedence
-from autoopt.measure.latency.shared_runners import SharedRunners
-from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.measure.latency.generation import steps_after
+from autoopt.measure.latency.load import Load
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import TwoRatios
 from autoopt.metrics import Estimate
@@ -72,12 +70,13 @@ def test_a_prompt_and_its_steps_are_measured_beside_the_source(request_of_two: M
     assert reply.details["tokens_per_second"]["pairs"] > 0  # type: ignore[index,call-overload]  # JSON
 
 
-def test_on_several_threads_of_a_busy_machine_one_thread_counts_too(request_of_two: MeasureRequest) -> None:
+def test_on_several_threads_of_a_busy_machine_one_thread_counts_too(
+    request_of_two: MeasureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     several = ModelFile(request_of_two.candidate.path, {"intra_op_num_threads": 2})
     request = with_batch_size(replace(request_of_two, candidate=several), 1)
-    load, runners = Load(cores=2.0), SharedRunners(request)
-    timed = time_generation(request, Precedence(), runners, with_source=True, load=load)
-    [reply] = with_generation(request, [MeasureReply()], timed, with_source=True, load=load)
+    monkeypatch.setattr(Load, "between", lambda before, after: Load(cores=2.0))
+    reply = meter.measure(replace(request, settings=replace(request.settings, precedence=False)))
     both = TwoRatios.of(reply.details["tokens_per_second"])  # type: ignore[arg-type]  # JSON
     assert reply.ratios["tokens_per_second"].value == pytest.approx(both.combined().value, rel=0.01)
 

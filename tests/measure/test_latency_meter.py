@@ -12,8 +12,9 @@ import pytest
 
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
-from autoopt.measure.latency import meter
-from autoopt.measure.latency.meter import PACE, is_slow, pace_of, subject_of
+from autoopt.measure.latency import meter, prepare
+from autoopt.measure.latency.prepare import on_cores, subject_of
+from autoopt.measure.latency.reply import PACE, is_slow, pace_of
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
@@ -111,7 +112,7 @@ def test_each_session_runs_a_batch_of_its_own(tmp_path: Path, monkeypatch: pytes
     data = DataSet({"x": np.arange(32, dtype=np.float32).reshape(4, 8)})
     request = MeasureRequest(model, settings=MeasurementSettings(batch_size=2))
     feeds: list[dict[str, np.ndarray]] = []
-    monkeypatch.setattr(meter, "caller", lambda session, feed, is_bound: feeds.append(feed))
+    monkeypatch.setattr(prepare, "caller", lambda session, feed, is_bound: feeds.append(feed))
     subject = subject_of(request, data, model)
     for number in range(2):
         subject.make(number)
@@ -124,10 +125,10 @@ def test_each_session_runs_a_batch_of_its_own(tmp_path: Path, monkeypatch: pytes
 def test_affinity_holds_only_within() -> None:
     before = os.sched_getaffinity(0)
     core = min(before)
-    with meter._affinity([core]):
+    with on_cores([core]):
         assert os.sched_getaffinity(0) == {core}
     assert os.sched_getaffinity(0) == before
-    with meter._affinity([]):
+    with on_cores([]):
         assert os.sched_getaffinity(0) == before
 
 
@@ -135,5 +136,5 @@ def test_affinity_holds_only_within() -> None:
 @pytest.mark.parametrize("core", [9999, 2**40])
 def test_a_core_that_the_machine_lacks_is_named(core: int) -> None:
     reason = f"measurement.affinity: this machine has no core {core}; it has "
-    with pytest.raises(InputError, match=reason), meter._affinity([core]):
+    with pytest.raises(InputError, match=reason), on_cores([core]):
         pass

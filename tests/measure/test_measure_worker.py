@@ -11,8 +11,8 @@ from measure_helpers import QUICK, ask, sigmoid
 from onnx import TensorProto, helper
 
 from autoopt.measure import worker
-from autoopt.measure.latency import timing
-from autoopt.measure.latency.measurement import StopReason
+from autoopt.measure.latency import timer
+from autoopt.measure.latency.estimate import StopReason
 from autoopt.measure.meters import METERS
 from autoopt.measure.request import Unmeasurable
 from autoopt.metrics import GENERATION
@@ -158,7 +158,7 @@ def now_and_then(folder) -> str:
 
 
 def test_occasional_slowness_of_a_real_model_is_in_its_percentiles(tmp_path, monkeypatch):
-    monkeypatch.setattr(timing.ThreadUsage, "preempted_share", lambda *_: 0.0)  # other processes may run
+    monkeypatch.setattr(timer.ThreadUsage, "preempted_share", lambda *_: 0.0)  # other processes may run
     settings = {"seconds": 20.0, "max_pairs": 24, "replicas": 1, "fixed": True, "quiet_seconds": 0}
     path = now_and_then(tmp_path)
     found = worker.latency({"candidate": {"path": path}, "metrics": [], "settings": settings})["metrics"]

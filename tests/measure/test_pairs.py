@@ -17,7 +17,7 @@ from autoopt.measure.latency.pairs import (
     preempted_share,
     select_pairs,
 )
-from autoopt.measure.latency.timing import Block
+from autoopt.measure.latency.timer import Block
 
 TIMES = st.floats(0.5, 2.0)
 PAIRS = st.lists(st.builds(Pair, st.integers(0, 5), TIMES, TIMES, st.floats(0, 0.2)), min_size=1, max_size=60)

@@ -14,7 +14,7 @@ import pytest
 
 from autoopt.measure.inference.batches import evaluation_data, sized
 from autoopt.measure.inference.runner import ModelRunner
-from autoopt.measure.latency import meter as latency
+from autoopt.measure.latency import prepare
 from autoopt.measure.request import MeasureRequest
 from autoopt.model import io
 
@@ -56,9 +56,9 @@ def test_both_make_the_same_session_and_the_same_inputs(files, options, monkeypa
         entry = [s.get_session_options().get_session_config_entry(key) for s in (ours, theirs)]
         assert entry[0] == entry[1] == options["config"][key]
     fed = []
-    monkeypatch.setattr(latency, "caller", lambda session, feeds, is_bound: fed.append(feeds))
+    monkeypatch.setattr(prepare, "caller", lambda session, feeds, is_bound: fed.append(feeds))
     for number in range(7):  # more than there are items
-        latency.subject_of(request, evaluation_data(request), request.candidate).make(number)
+        prepare.subject_of(request, evaluation_data(request), request.candidate).make(number)
         other = perf_loop.item(theirs, data, number)
         assert {n: (a.dtype, a.shape, a.tobytes()) for n, a in fed[-1].items()} == {
             n: (a.dtype, a.shape, a.tobytes()) for n, a in other.items()

@@ -9,6 +9,7 @@ from children import HANG_SECONDS
 
 from autoopt.measure.latency import throughput
 from autoopt.measure.latency.throughput import ROUNDS, compare_throughput, inference_rate
+from autoopt.measure.settings import ThroughputCase
 
 
 def test_all_threads_run_at_the_same_time() -> None:
@@ -47,7 +48,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_items_per_second_follow_from_the_batch(rates: list[object]) -> None:
-    result = compare_throughput([100.0], [50.0], concurrency=1, batch=4, seconds=1.0)  # type: ignore[list-item]
+    result = compare_throughput([100.0], [50.0], ThroughputCase(4, 1), seconds=1.0)  # type: ignore[list-item]
     assert result.candidate.value == pytest.approx(400)
     assert result.source.value == pytest.approx(200)
     assert result.ratio.value == pytest.approx(2.0)
@@ -55,20 +56,20 @@ def test_items_per_second_follow_from_the_batch(rates: list[object]) -> None:
 
 
 def test_sessions_take_turns(rates: list[object]) -> None:
-    compare_throughput([1.0, 2.0], [], concurrency=1, batch=1, seconds=1.0)  # type: ignore[list-item]
+    compare_throughput([1.0, 2.0], [], ThroughputCase(1, 1), seconds=1.0)  # type: ignore[list-item]
     assert rates == [1.0, 2.0] * (ROUNDS // 2)
 
 
 def test_without_a_source_there_is_no_ratio(rates: list[object]) -> None:
-    result = compare_throughput([10.0], [], concurrency=2, batch=1, seconds=1.0)  # type: ignore[list-item]
+    result = compare_throughput([10.0], [], ThroughputCase(1, 2), seconds=1.0)  # type: ignore[list-item]
     assert result.source is None
     assert result.ratio is None
 
 
 def test_the_order_of_a_round_is_random_but_seeded(rates: list[object]) -> None:
-    compare_throughput([1.0], [2.0], concurrency=1, batch=1, seconds=1.0, seed=3)  # type: ignore[list-item]
+    compare_throughput([1.0], [2.0], ThroughputCase(1, 1), seconds=1.0, seed=3)  # type: ignore[list-item]
     first = list(rates)
     rates.clear()
-    compare_throughput([1.0], [2.0], concurrency=1, batch=1, seconds=1.0, seed=3)  # type: ignore[list-item]
+    compare_throughput([1.0], [2.0], ThroughputCase(1, 1), seconds=1.0, seed=3)  # type: ignore[list-item]
     assert rates == first
     assert first not in ([1.0, 2.0] * ROUNDS, [2.0, 1.0] * ROUNDS)

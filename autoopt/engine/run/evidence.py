@@ -12,10 +12,8 @@ from autoopt.engine.work.equal_graphs import SHARED
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
-from autoopt.measure.contention import DETAIL as CONTENTION
-from autoopt.measure.contention import error_of
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, WORK
-from autoopt.measure.two_ratios import COMMON, TwoRatios
+from autoopt.measure.two_ratios import COMMON, CONTENTION, TwoRatios, error_of
 from autoopt.metrics import (
     FIRST_TOKEN,
     MEDIAN_LATENCY,

@@ -22,15 +22,14 @@ from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, reques
 from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
 from autoopt.measure.intervals.replicas import FEW, over_stretches
-from autoopt.measure.latency.comparison import Comparison, unit_logs
-from autoopt.measure.latency.machine import SAMPLE_SECONDS, Load, QuietWait, Reading
-from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.busy import LONGEST
+from autoopt.measure.latency.estimate import Comparison, Estimates, estimates, unit_logs
+from autoopt.measure.latency.load import Load, QuietWait
 from autoopt.measure.latency.pairs import Pair
-from autoopt.measure.latency.precedence import LONGEST
-from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Replica, Subject
-from autoopt.measure.latency.timing import Block, WarmUp
-from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.measure.latency.timer import Block, WarmUp
+from autoopt.measure.latency.timing import Measurement
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate
@@ -40,8 +39,8 @@ from autoopt.results.figures import kind
 from autoopt.spec.targets import TargetSpec
 from autoopt.workers.hosts import Host, open_host
 
-OPEN: Final = "autoopt.measure.latency.turns:open_session"
-TIME: Final = "autoopt.measure.latency.turns:time_block"
+OPEN: Final = "autoopt.measure.latency.deployed:open_session"
+TIME: Final = "autoopt.measure.latency.deployed:time_block"
 SITTINGS: Final = 8
 """Sittings, in each of which every deployment has a new process: two processes of one deployment differ for as long as
 they live, up to a factor on several threads, so the interval is over sittings."""
@@ -110,12 +109,12 @@ def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarg
     models: dict[str, ModelResult] = {}
     for part, comparison in zip(contenders, comparisons, strict=True):
         request = replace(_request(part, bests[part.name].candidate), source=None, metrics=(MEDIAN_LATENCY,))
-        reply = results(request, comparison, 1, {}, load)
-        models[part.name] = _as_timed(part.name, bests[part.name], reply, unit_logs(comparison))
+        found = estimates(request, comparison, load.contention)
+        models[part.name] = _as_timed(part.name, bests[part.name], found, unit_logs(comparison))
     baseline = replace(
         baseline,
-        metrics={**baseline.metrics, **values_of(reply.source_metrics)},
-        intervals={**baseline.intervals, **reply.source_metrics},
+        metrics={**baseline.metrics, **values_of(found.source_metrics)},
+        intervals={**baseline.intervals, **found.source_metrics},
     )
     fastest, more = fastest_target(first.name, models, dict(zip(models, comparisons, strict=True)))
     return ChosenTarget(fastest, models), baseline, [*notes, *more]
@@ -152,9 +151,7 @@ def _timed(
         @contextmanager
         def opened() -> Iterator[list[Subject]]:
             waited = quiet.wait(settings.quiet_seconds)
-            before = Reading.now()
-            time.sleep(SAMPLE_SECONDS)
-            loads.append(Load.between(before, Reading.now()))
+            loads.append(Load.sample())
             ahead = settings.precedence and (waited["quiet"] is False or loads[-1].busy) and not is_long
             with ExitStack() as stack:
                 subjects: list[Subject] = []
@@ -210,12 +207,12 @@ def _request(part: TargetPart, candidate: Candidate) -> MeasureRequest:
     return request_to_meter(ctx, next(meter_runs(ctx, candidate, options)))
 
 
-def _as_timed(name: str, best: ModelResult, reply: MeasureReply, sittings: Sequence[float]) -> ModelResult:
+def _as_timed(name: str, best: ModelResult, found: Estimates, sittings: Sequence[float]) -> ModelResult:
     """The best model of a target with its latency and ratio beside the source model on the first target.
 
     The other ratios of its speed and memory are to the source on its own target, and left out.
     """
-    latency, ratio = reply.metrics[MEDIAN_LATENCY], over_stretches(reply.ratios[MEDIAN_LATENCY], sittings)
+    latency, ratio = found.metrics[MEDIAN_LATENCY], over_stretches(found.ratios[MEDIAN_LATENCY], sittings)
     kept = {metric: value for metric, value in best.ratios.items() if kind(metric) not in ("latency", "memory")}
     return replace(
         best,

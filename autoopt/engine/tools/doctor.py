@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from autoopt.distributions import installed_distribution
 from autoopt.errors import AutooptError, one_line
-from autoopt.measure.latency.precedence import can_have_precedence
+from autoopt.measure.latency.busy import can_go_first
 from autoopt.problem.environment import cpu
 from autoopt.problem.probe import Probe
 from autoopt.report.words.formatting import plural
@@ -115,7 +115,7 @@ def _processor(settings: Settings) -> Iterator[Finding]:
     load = os.getloadavg()[0]
     if load > 0.5 * cpu()["cores"]:
         remedy = "a quiet machine gives more precise latencies"
-        if not can_have_precedence():
+        if not can_go_first():
             remedy += "; so does real-time priority (CAP_SYS_NICE or 'ulimit -r') for models on several threads"
         yield Finding("load", "warning", f"load average {load:.1f}", remedy)
 

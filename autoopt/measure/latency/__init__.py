@@ -1,6 +1,7 @@
 """Latency and throughput of a candidate, measured in turns with the source model.
 
-Read `meter` first: it opens sessions (`subjects`), times blocks of inferences in pairs (`timing`, `pairs`) until the
-ratio is certain (`measurement`), and computes metrics with intervals (`results`). `throughput` adds parallel
-inferences, `profiles` several sizes of dynamic shapes, `machine` the state of the machine meanwhile.
+Read `meter` first: a request goes through four rooms, each entered once. `prepare` finds out what is timed (`subjects`,
+`sessions`, `generation`, `executed_graph`), `timing` takes turns until the ratios are certain (`timer`, `throughput`),
+`estimate` computes metrics with intervals (`pairs`), and `reply` tells how it went. `busy` is what is done about other
+programs, whose activity `load` measures.
 """

@@ -15,30 +15,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import DataSet, Feed
+from autoopt.data.dataset import Feed
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.errors import InputError
-from autoopt.json_codec import to_json
 from autoopt.measure.inference.batches import batch, evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
-from autoopt.measure.latency.machine import Load
-from autoopt.measure.latency.measurement import Measurement, measure_in_turns
-from autoopt.measure.latency.one_thread import ThreadRatio, clock_settings, ratios_on_one_thread, with_one_thread
-from autoopt.measure.latency.precedence import Precedence, thread_count
-from autoopt.measure.latency.results import results
-from autoopt.measure.latency.shared_runners import SharedRunners
-from autoopt.measure.latency.subjects import Subject, SubjectOf, lead_of
-from autoopt.measure.latency.timing import Call
-from autoopt.measure.request import MeasureReply, MeasureRequest
-from autoopt.measure.two_ratios import DETAIL, TwoRatios
-from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE
-from autoopt.model.model_file import ModelFile
+from autoopt.measure.latency.timer import Call
+from autoopt.measure.request import MeasureRequest
+from autoopt.metrics import FIRST_TOKEN, GENERATION, TOKEN_RATE
 from autoopt.model.model_set import CONTINUATION, MODEL_SET, Decoding, ModelSetSession
 
-MakeCall: TypeAlias = Callable[[ModelRunner, Feed, int], Call]
-"""Makes what is timed from an open model, a prompt and the number of tokens after it."""
-STEP = "throughput"
-"""The metric of steps that is the number of sequences, hence tokens, per second."""
+MakeCall: TypeAlias = Callable[[ModelRunner, Feed], Call]
+"""Makes what is timed from an open model and its inputs."""
 
 
 @dataclass
@@ -99,79 +87,23 @@ def shared_time(request: MeasureRequest) -> MeasureRequest:
     return replace(request, settings=replace(request.settings, seconds=request.settings.seconds / 2))
 
 
-@dataclass(frozen=True)
-class TimedGeneration:
-    """Calls of all models that were timed by the clock for one metric of generation."""
+def generation_calls(request: MeasureRequest) -> dict[str, MakeCall]:
+    """What else is timed beside the latency of a prompt, by metric: the steps, and of a set the prompt alone.
 
-    name: str
-    """The metric: `FIRST_TOKEN` or `TOKEN_RATE`."""
-    timed_name: str
-    """The metric of the calls that it is."""
-    measurement: Measurement
-    subject_of: SubjectOf
-
-
-def time_generation(
-    request: MeasureRequest, precedence: Precedence, runners: SharedRunners, *, with_source: bool, load: Load
-) -> list[TimedGeneration]:
-    """Time by the clock what the metrics of generation that the request names need beside the latency of a prompt.
-
-    `request` was returned by `shared_time`, prompts were measured in the sessions of `runners`, and `load` is that of
-    other programs meanwhile.
+    The latency of a prompt is the time to the first token of one model.
     """
-    settings = clock_settings(request, busy=load.busy) if with_source else request.settings
-    # The prompts had as many sessions as there was time to open.
-    settings = replace(settings, incumbent_ratio=None, replicas=runners.replicas or settings.replicas)
-    calls: list[tuple[str, str, MakeCall]] = []
+    calls: dict[str, MakeCall] = {}
     if FIRST_TOKEN in request.metrics and Path(request.candidate.path).name == MODEL_SET:
-        calls.append((FIRST_TOKEN, MEDIAN_LATENCY, _first_token))
+        calls[FIRST_TOKEN] = _first_token
     if TOKEN_RATE in request.metrics:
-        calls.append((TOKEN_RATE, STEP, _steps))
-    timed = []
-    for name, timed_name, make in calls:
-        subject_of = partial(_subject, request, evaluation_data(request), runners, make)
-        measurement = measure_in_turns(request, settings, subject_of, subject_of, precedence, with_source=with_source)
-        timed.append(TimedGeneration(name, timed_name, measurement, subject_of))
-    return timed
+        calls[TOKEN_RATE] = partial(_steps, count=request.settings.new_tokens)
+    return calls
 
 
-def with_generation(
-    request: MeasureRequest,
-    replies: Sequence[MeasureReply],
-    generation: Sequence[TimedGeneration],
-    *,
-    with_source: bool,
-    load: Load,
-) -> list[MeasureReply]:
-    """Add the metrics of generation that the request names to the `replies`, which measured a prompt.
-
-    The prompt is the time to the first token of one model; a set has a measurement of its own for that.
-    """
-    complete = list(replies)
-    if FIRST_TOKEN in request.metrics and all(timed.name != FIRST_TOKEN for timed in generation):
-        complete = [_with_metric(reply, FIRST_TOKEN, reply, MEDIAN_LATENCY) for reply in complete]
-    for timed in generation:
-        others = _generation_replies(request, timed, with_source=with_source, load=load)
-        for number, other in enumerate(others):
-            complete[number] = _with_metric(complete[number], timed.name, other, timed.timed_name)
-    return complete
-
-
-def _first_token(runner: ModelRunner, prompt: Feed, _: int) -> Call:
+def _first_token(runner: ModelRunner, prompt: Feed) -> Call:
     """Make the function that runs a model set over a prompt."""
     assert isinstance(runner.session, ModelSetSession), "one model is measured by its latency"
     return partial(runner.session.start, prompt)
-
-
-def _with_metric(reply: MeasureReply, name: str, other: MeasureReply, other_name: str) -> MeasureReply:
-    """Add one metric of another reply to a reply under a new name; its details stand under that name too."""
-    complete = reply
-    if other_name in other.metrics:
-        source, ratio = other.source_metrics.get(other_name), other.ratios.get(other_name)
-        complete = reply.with_metric(name, other.metrics[other_name], source, ratio)
-    if other is reply:
-        return complete
-    return replace(complete, details={**reply.details, name: dict(other.details)})
 
 
 def _check_prompts(request: MeasureRequest) -> None:
@@ -198,42 +130,6 @@ def _decoder(runner: ModelRunner) -> Decoder:
             remedy="choose latency_p50",
         )
     return decoder
-
-
-def _generation_replies(
-    request: MeasureRequest, timed: TimedGeneration, *, with_source: bool, load: Load
-) -> list[MeasureReply]:
-    """Make a reply for each model, with ratios on one thread too where that helps."""
-    thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
-    if with_source:
-        thread_ratios = ratios_on_one_thread(request, timed.measurement, timed.subject_of, timed.subject_of, load=load)
-    replies = []
-    for number, comparison in enumerate(timed.measurement.comparisons):
-        single = replace(request.alone(number), metrics=(MEDIAN_LATENCY, STEP))
-        details = timed.measurement.summary(comparison)
-        reply = results(single, comparison, request.settings.batch_size, details, load)
-        replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number], load)))
-    return replies
-
-
-def _with_both_ratios(reply: MeasureReply) -> MeasureReply:
-    """Let the ratio on one thread count in the rate of steps as it does in their time."""
-    both = TwoRatios.of(reply.details)
-    if both is None:
-        return reply
-    details = {**reply.details, DETAIL: to_json(both.inverse())}
-    return replace(reply, ratios={**reply.ratios, STEP: both.combined().inverse()}, details=details)
-
-
-def _subject(
-    request: MeasureRequest, data: DataSet, runners: SharedRunners, make: MakeCall, model: ModelFile
-) -> Subject:
-    def open_call(number: int) -> Call:
-        runner = runners.open(model, number)
-        prompt = batch(runner, data, number, request.settings.batch_size)
-        return make(runner, prompt, request.settings.new_tokens)
-
-    return Subject(open_call, lead_of(thread_count(request, model)))
 
 
 def _steps(runner: ModelRunner, prompt: Feed, count: int) -> Call:

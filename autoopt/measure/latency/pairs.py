@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autoopt.measure.intervals.replicas import FEW
-from autoopt.measure.latency.timing import Block
+from autoopt.measure.latency.timer import Block
 
 DISTURBED = 0.05
 """Share of a block that others cost it, up to which the block counts as undisturbed."""

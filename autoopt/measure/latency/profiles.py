@@ -10,10 +10,9 @@ import numpy as np
 from autoopt.data.sources.synthetic import read_inputs
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, to_json
-from autoopt.measure.contention import DETAIL as CONTENTION
-from autoopt.measure.latency import meter
-from autoopt.measure.latency.meter import is_slow, pace_of
+from autoopt.measure.latency.reply import is_slow, pace_of
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest
+from autoopt.measure.two_ratios import CONTENTION
 from autoopt.metrics import Estimate
 
 SUMS = (
@@ -40,32 +39,6 @@ class Profile:
     shapes: Mapping[str, list[int]] = field(default_factory=dict)
     ranges: Mapping[str, list[float]] = field(default_factory=dict)
     weight: float = 1.0
-
-
-def measure(request: MeasureRequest) -> MeasureReply:
-    """Measure latency metrics, over the profiles in the settings if there are any.
-
-    Raises:
-        InputError: the settings or the data do not fit the model.
-        Exception: onnxruntime's, where it refuses the candidate.
-    """
-    settings = request.settings
-    if not settings.profiles:
-        return meter.measure(request)
-    profiles = read_profiles(request)
-    share = request.settings.seconds / len(profiles)
-    replies: dict[str, MeasureReply] = {}
-    for profile in profiles:
-        single = request_for(request, profile)
-        single = replace(single, settings=replace(single.settings, seconds=share, source_ms=None))
-        replies[str(profile.name)] = meter.measure(single, one_thread=False)
-    weights = np.array([profile.weight for profile in profiles])
-    weights = weights / weights.sum()
-    joint = []
-    for number in range(len(request.models)):
-        parts = {name: (reply, *reply.rivals)[number] for name, reply in replies.items()}
-        joint.append(_joint_reply(request, parts, weights))
-    return replace(joint[0], rivals=tuple(joint[1:]))
 
 
 def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
@@ -121,7 +94,7 @@ def request_for(request: MeasureRequest, profile: Profile) -> MeasureRequest:
     return replace(request, data=None, settings=settings)
 
 
-def _joint_reply(request: MeasureRequest, replies: Mapping[str, MeasureReply], weights: np.ndarray) -> MeasureReply:
+def joint_reply(request: MeasureRequest, replies: Mapping[str, MeasureReply], weights: np.ndarray) -> MeasureReply:
     """Average the replies for one model, by profile."""
     parts: dict[str, JsonValue] = {}
     for name, reply in replies.items():

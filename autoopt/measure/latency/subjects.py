@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from autoopt.json_codec import JsonValue
-from autoopt.measure.latency.timing import Block, BlockTimes, Call, WarmUp, outliers, time_block, warm_up
+from autoopt.measure.latency.timer import Block, BlockTimes, Call, WarmUp, outliers, time_block, warm_up
 from autoopt.model.model_file import ModelFile
 
 LEAD = 1e6
@@ -71,12 +71,20 @@ class Subject:
     replicas: list[Replica] = field(default_factory=list)
     is_idle: bool = False
     """The execution provider takes no node of the model."""
+    kept: list[Replica] | None = None
+    """Sessions that stay open for later measurements: these are timed first, and new ones are added."""
 
     def add_replica(self, limit_ns: float) -> Replica:
-        """Open one more session and warm it up for at most `limit_ns`."""
+        """Open one more session and warm it up for at most `limit_ns`; or run one once that was kept."""
+        number = len(self.replicas)
+        if self.kept is not None and number < len(self.kept):
+            replica = replace(self.kept[number], blocks=BlockTimes())
+            replica.call()
+            self.replicas.append(replica)
+            return replica
         clock = time.perf_counter_ns
         began = clock()
-        call = self.make(len(self.replicas))
+        call = self.make(number)
         cold_start = clock() - began
         began = clock()
         call()
@@ -84,11 +92,15 @@ class Subject:
         warm = warm_up(call, max(0.0, limit_ns - first_inference))
         replica = Replica(call, cold_start, first_inference, warm)
         self.replicas.append(replica)
+        if self.kept is not None:
+            self.kept.append(replace(replica, blocks=BlockTimes()))
         return replica
 
     @property
     def opening_ns(self) -> float:
         """The time that another session takes to open and to run once."""
+        if self.kept is not None and len(self.replicas) < len(self.kept):
+            return 0.0
         first = self.replicas[0]
         return first.cold_start + first.first_inference
 

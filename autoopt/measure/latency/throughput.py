@@ -8,9 +8,16 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from autoopt.errors import InputError, one_line
+from autoopt.measure.inference.batches import evaluation_data, with_batch_size
 from autoopt.measure.intervals.replicas import log_interval
-from autoopt.measure.latency.timing import Call
+from autoopt.measure.latency.prepare import subject_of
+from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.timer import Call
+from autoopt.measure.request import MeasureRequest
+from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import Estimate
 
 ROUNDS = 8
@@ -24,6 +31,52 @@ class Throughput:
     candidate: Estimate
     source: Estimate | None = None
     ratio: Estimate | None = None
+
+
+Table: TypeAlias = dict[ThroughputCase, Throughput | str]
+"""Throughput by case, or the reason why a model does not run in it."""
+
+
+def throughput_table(request: MeasureRequest, candidate: Subject, source: Subject | None, seconds: float) -> Table:
+    """Measure the setting `concurrency`, if it is above 1, and all cases of the setting `throughput`.
+
+    `seconds` is the time for each case.
+    """
+    main = main_case(request)
+    cases = list(request.settings.throughput)
+    if main.concurrency > 1:
+        cases.insert(0, main)
+    table: Table = {}
+    for case in dict.fromkeys(cases):
+        try:
+            calls, source_calls = _calls(request, candidate, source, case.batch_size)
+            table[case] = compare_throughput(calls, source_calls, case, seconds=seconds, seed=request.settings.seed)
+        except Exception as error:
+            if case == main:
+                raise
+            text = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            table[case] = one_line(text)
+    return table
+
+
+def main_case(request: MeasureRequest) -> ThroughputCase:
+    """The case that the metric `throughput` is of."""
+    return ThroughputCase(request.settings.batch_size, request.settings.concurrency or 1)
+
+
+def _calls(
+    request: MeasureRequest, candidate: Subject, source: Subject | None, size: int
+) -> tuple[list[Call], list[Call]]:
+    """Make the functions that run a batch of that size once: of the candidate, and of the source if it is measured."""
+    if size == request.settings.batch_size:
+        source_replicas = source.replicas if source is not None else []
+        return [replica.call for replica in candidate.replicas], [replica.call for replica in source_replicas]
+    request = with_batch_size(request, size)
+    data = evaluation_data(request)
+    calls = [subject_of(request, data, request.candidate).make(0)]
+    if source is None or request.source is None:
+        return calls, []
+    return calls, [subject_of(request, data, request.source).make(0)]
 
 
 def inference_rate(call: Call, concurrency: int, seconds: float) -> float:
@@ -62,12 +115,12 @@ def inference_rate(call: Call, concurrency: int, seconds: float) -> float:
 
 
 def compare_throughput(
-    candidates: Sequence[Call], sources: Sequence[Call], *, concurrency: int, batch: int, seconds: float, seed: int = 0
+    candidates: Sequence[Call], sources: Sequence[Call], case: ThroughputCase, *, seconds: float, seed: int = 0
 ) -> Throughput:
     """Measure the throughput of candidate and source in alternating rounds.
 
-    Several sessions of a model are used in turn; `sources` is empty if the source is not measured. `batch` is the
-    number of items per inference, `seconds` the time for everything.
+    Several sessions of a model are used in turn; `sources` is empty if the source is not measured. All of it takes the
+    `seconds`.
     """
     rng = random.Random(seed)
     candidate_logs: list[float] = []
@@ -80,7 +133,7 @@ def compare_throughput(
         turn = list(models)
         rng.shuffle(turn)
         for calls, logs in turn:
-            rate = batch * inference_rate(calls[number % len(calls)], concurrency, share)
+            rate = case.batch_size * inference_rate(calls[number % len(calls)], case.concurrency, share)
             logs.append(math.log(max(rate, 1e-9)))
     candidate = log_interval(candidate_logs, seed=seed)
     if not sources:

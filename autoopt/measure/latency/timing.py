@@ -1,281 +1,337 @@
-"""Timing one function: blocks of repeated calls, warm-up by observation, the timer's own cost subtracted.
-
-All times are in nanoseconds.
-"""
+"""The second room: interleaved blocks of source and candidates, in stages, until their ratios are certain."""
 
 from __future__ import annotations
 
-import importlib
-import mmap
+import gc
+import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Protocol, TypeAlias, overload
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-Call: TypeAlias = Callable[[], object]
-MANY_CALLS = 50
-"""Calls in a block from which a clock of the core is not read at each: it costs half a microsecond, and a preemption
-hits one call of many, which the block's median does not notice."""
-WINDOW = 3
-"""Blocks whose median is compared with the median of as many blocks before, while warming up."""
+from autoopt.measure.latency import timer
+from autoopt.measure.latency.busy import (
+    OtherPrograms,
+    clock_settings,
+    cpu_settings,
+    is_serial,
+    needs_one_thread,
+    on_one_thread,
+    width_beside,
+)
+from autoopt.measure.latency.estimate import CallTimes, Comparison, StopReason, ThreadTimes, Times
+from autoopt.measure.latency.load import Load
+from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
+from autoopt.measure.latency.prepare import Prepared, TimedCall
+from autoopt.measure.latency.subjects import LEAD_LONG, Subject
+from autoopt.measure.latency.throughput import throughput_table
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.measure.two_ratios import error_of
+
+GAIN = 0.2
+"""Share of its width by which an interval that will not become narrow enough must shrink until the time is up, to make
+more repeats worthwhile. Where sessions differ, more repeats in them do not help: for a model of 0.06 ms on a shared
+machine the interval was about as wide after 24 pairs of blocks as after 180."""
+FEWEST_PAIRS = 3
+"""Pairs of blocks below which nothing can be said about their spread."""
+WIDE, PAIRS_IF_WIDE, PAIRS = 0.1, 6, 12
+"""Relative width from which an interval is wide, and the fewest pairs of a wide interval and of others."""
+HOPELESS, HOPELESS_WHERE_BUSY = 1.5, 2.0
+"""Factors to the best candidate so far from which a look at one session of each model is enough to give a candidate
+up, on a quiet machine and beside other programs. Sessions differ by 1 to 3 %, a few by a quarter for as long as they
+live. Beside ten busy processes, a ratio of 1.33 of models on two threads looked like 1.3 to 2.0."""
+FIRST_SHARE, NEXT_SHARE = 0.02, 0.01
+"""Shares of the time for warming up the first and each further session."""
 
 
-class _Usage(Protocol):
-    """The fields of `resource.getrusage` that count context switches."""
+def time_models(prepared: Prepared, *, one_thread: bool) -> Times:
+    """Time all models in turns: by the clock first, then on one thread, in sessions that are not open at once.
 
-    ru_nvcsw: int
-    ru_nivcsw: int
-
-
-@lru_cache(maxsize=1)
-def timer_overhead() -> float:
-    """Measure the difference of two readings of the clock around nothing, in ns: the median of 2000."""
-
-    def nothing() -> None:
-        return None
-
-    return float(np.median(_times(nothing, 2000)))
-
-
-@lru_cache(maxsize=1)
-def _core_overhead() -> float:
-    """Measure what the CPU clock shows around two readings of the other clock, in ns: the median of 2000."""
-    return float(np.median(_times_on_core(lambda: None, 2000)[1]))
-
-
-def _times(call: Call, count: int) -> np.ndarray:
-    clock = time.perf_counter_ns
-    times = [0] * count
-    for index in range(count):
-        begin = clock()
-        call()
-        times[index] = clock() - begin
-    return np.array(times, np.float64)
-
-
-def _times_on_core(call: Call, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Time calls by the clock, and by the CPU time of this thread."""
-    clock, core_clock = time.perf_counter_ns, time.thread_time_ns
-    times, core_times = [0] * count, [0] * count
-    for index in range(count):
-        begin_on_core = core_clock()
-        begin = clock()
-        call()
-        times[index] = clock() - begin
-        core_times[index] = core_clock() - begin_on_core
-    return np.array(times, np.float64), np.array(core_times, np.float64)
+    With `one_thread`, that is done where other programs disturb models on several.
+    """
+    request, others = prepared.request, OtherPrograms.of(prepared.request)
+    inference, *generation = prepared.calls
+    uses_one_thread = one_thread and not prepared.source_refusal
+    settings = request.settings
+    if uses_one_thread:
+        settings = clock_settings(request, busy=others.are_busy)
+    measurements = [_time_in_turns(prepared, inference, settings, others)]
+    seconds = request.settings.seconds / (2 * len(request.models))
+    tables = []
+    for number, comparison in enumerate(measurements[0].comparisons):
+        tables.append(throughput_table(request.alone(number), comparison.candidate, comparison.source, seconds))
+    load, machine = others.end()
+    settings = clock_settings(request, busy=load.busy and uses_one_thread)
+    # The prompts had as many sessions as there was time to open.
+    settings = replace(settings, incumbent_ratio=None, replicas=prepared.runners.replicas or settings.replicas)
+    measurements += [_time_in_turns(prepared, call, settings, others) for call in generation]
+    for measurement in measurements:
+        measurement.close_sessions()
+    prepared.runners.close()
+    times = []
+    for call, measurement in zip(prepared.calls, measurements, strict=True):
+        again: list[ThreadTimes | None] = [None] * len(request.models)
+        if uses_one_thread:
+            again = _time_on_one_thread(prepared, call, measurement, load)
+        stopped, seconds = measurement.stopped, measurement.seconds
+        times.append(CallTimes(call.metric, measurement.comparisons, stopped, seconds, again))
+    return Times(times, tables, load, machine)
 
 
-@dataclass(frozen=True)
-class ThreadUsage:
-    """A snapshot of a thread's use of its core. Times are in ns."""
-
-    clock: int
-    cpu_time: int
-    voluntary_switches: int
-    """Times that the thread gave up its core to wait for something."""
-    involuntary_switches: int
-    """Times that the scheduler took the core away."""
-    helper_switches: int = 0
-    """Times that it took a core away from other threads of this process."""
-
-    @staticmethod
-    def now() -> ThreadUsage:
-        clock, cpu_time = time.monotonic_ns(), time.thread_time_ns()
-        if _usage is None:
-            return ThreadUsage(clock, cpu_time, 0, 0)
-        own, all_threads = _usage.of_thread(), _usage.of_process()
-        helper_switches = all_threads.ru_nivcsw - own.ru_nivcsw
-        return ThreadUsage(clock, cpu_time, own.ru_nvcsw, own.ru_nivcsw, helper_switches)
-
-    def waited(self, later: ThreadUsage) -> bool:
-        """Tell if the thread gave up its core until `later`, to wait for a device or for its helper threads."""
-        return later.voluntary_switches > self.voluntary_switches
-
-    def preempted_share(self, later: ThreadUsage) -> float:
-        """Compute the share of the time until `later` in which others (or the host) had the thread's core.
-
-        Time that the thread spent waiting of its own accord, for a device or for its helper threads, does not count.
-        The share is 0 on systems whose CPU clock is too coarse to tell.
-        """
-        if not _has_fine_core_clock():
-            return 0.0
-        elapsed = later.clock - self.clock
-        preempted = later.involuntary_switches > self.involuntary_switches
-        if elapsed <= 0 or (self.waited(later) and not preempted):
-            return 0.0
-        return max(0.0, 1 - (later.cpu_time - self.cpu_time) / elapsed)
+def _time_in_turns(
+    prepared: Prepared, call: TimedCall, settings: MeasurementSettings, others: OtherPrograms
+) -> Measurement:
+    """Time a call of all models, and of the source too unless each of them is the source."""
+    request, subject_of, source = prepared.request, call.subject_of, None
+    if request.source is not None and all(map(request.source.same_as, request.models)):
+        subject_of = call.source_subject_of
+    elif request.source is not None and not prepared.source_refusal:
+        source = call.source_subject_of(request.source)
+    comparisons = [Comparison(subject_of(model), source, seed=settings.seed) for model in request.models]
+    return Measurement(comparisons, settings, request.brief, others).run()
 
 
-@dataclass(frozen=True)
-class _UsageCalls:
-    """The system calls that count context switches."""
+def _time_on_one_thread(
+    prepared: Prepared, call: TimedCall, measurement: Measurement, load: Load
+) -> list[ThreadTimes | None]:
+    """Time on one thread, beside the source, the models whose ratio by the clock is uncertain.
 
-    of_thread: Callable[[], _Usage]
-    of_process: Callable[[], _Usage]
+    Models that share out no work among threads keep their own session options.
+    """
+    request, source = prepared.request, prepared.request.source
+    times: list[ThreadTimes | None] = [None] * len(request.models)
+    numbers: dict[bool, list[int]] = {True: [], False: []}
+    for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
+        by_clock = comparison.estimate() if comparison.source is not None else None
+        if not needs_one_thread(request, model, by_clock, stopped=measurement.stopped, load=load):
+            continue
+        are_serial = False
+        if source is not None and comparison.source is not None:
+            are_serial = is_serial(call.subject_of, source, comparison.source)
+            are_serial = are_serial and is_serial(call.subject_of, model, comparison.candidate)
+        if not (are_serial and load.gave_way):  # serial ones need no further core
+            numbers[are_serial].append(number)
+    for are_serial, chosen in numbers.items():
+        if not chosen or source is None:
+            continue
+        reference = call.source_subject_of(source if are_serial else on_one_thread(source))
+        comparisons = []
+        for number in chosen:
+            model = request.models[number]
+            candidate = call.subject_of(model if are_serial else on_one_thread(model))
+            comparisons.append(Comparison(candidate, reference, seed=request.settings.seed))
+            times[number] = ThreadTimes(comparisons[-1], are_serial)
+        Measurement(comparisons, cpu_settings(request.settings), request.brief).run()
+    return times
 
 
-def _find_usage() -> _UsageCalls | None:
-    """Find the system calls that count switches; None where the system has none for a thread."""
-    try:
-        resource = importlib.import_module("resource")
-        thread, process = resource.RUSAGE_THREAD, resource.RUSAGE_SELF
-    except (ImportError, AttributeError):
-        return None
-    return _UsageCalls(partial(resource.getrusage, thread), partial(resource.getrusage, process))
+@dataclass
+class Measurement:
+    """One measurement under way: one or more candidates, each compared with the same source.
 
+    In each round every model is timed for one block, in random order, so that a disturbance meets all of them.
+    """
 
-_usage = _find_usage()
+    comparisons: list[Comparison]
+    """At least one, all with the same source."""
+    settings: MeasurementSettings
+    brief: bool = False
+    """One of several measurements of these models: opening sessions takes at most as long as timing them."""
+    others: OtherPrograms = field(default_factory=OtherPrograms)
+    stopped: StopReason = "time"
+    seconds: float = 0.0
+    _look_rounds: int = field(init=False, default=0)
+    """Rounds in which the first sessions were timed again, because the first one promised nothing."""
+    _subjects: list[Subject] = field(init=False)
 
+    def __post_init__(self) -> None:
+        self._subjects = [comparison.candidate for comparison in self.comparisons]
+        source = self.comparisons[0].source
+        if source is not None:
+            self._subjects.append(source)
 
-def helper_waits() -> int:
-    """Count how often other threads of this process have given up their core to wait; 0 if the system cannot tell."""
-    if _usage is None:
-        return 0
-    return _usage.of_process().ru_nvcsw - _usage.of_thread().ru_nvcsw
+    def run(self) -> Measurement:
+        """Measure until the settings are satisfied."""
+        rng = random.Random(self.settings.seed)
+        began = time.monotonic()
+        with _no_garbage_collection(), self.others.noted():
+            for index in self._schedule(began):
+                self._time_round(index, rng)
+                self.seconds = time.monotonic() - began
+                reason = self._stop_reason()
+                if reason is not None:
+                    self.stopped = reason
+                    break
+        return self
 
-
-@dataclass(frozen=True)
-class Block:
-    """Times of back-to-back calls in ns."""
-
-    wall: np.ndarray
-    on_core: np.ndarray
-    """Times in which the thread had its core: what the calls take on a machine that nobody else uses. The same array as
-    `wall` if the system cannot tell, or in blocks of many calls."""
-    preempted: float = 0.0
-    """Share of the block in which others had the thread's core."""
-    switches: int = 0
-    """Number of times that the scheduler took the core away."""
-    helper_switches: int = 0
-    """Number of times that it took a core away from other threads of the process, which the model may run on."""
-    waited: bool = False
-    """True if the thread waited for a device or for other threads. Then `on_core` lacks a part of each call."""
+    def close_sessions(self) -> None:
+        """Let go of the sessions of all models, whose memory further measurements need."""
+        for subject in self._subjects:
+            subject.close_sessions()
 
     @property
-    def has_core_times(self) -> bool:
-        """True if `on_core` was measured, rather than taken from `wall`."""
-        return self.on_core is not self.wall
+    def replicas(self) -> int:
+        """Number of sessions of each model."""
+        return self.comparisons[0].replicas
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds so far."""
+        return len(self.comparisons[0].pairs)
+
+    def _schedule(self, began: float) -> Iterator[int]:
+        """Yield replica numbers: in the first round with a new session of each model, then all of them in turn."""
+        self._add_replicas(FIRST_SHARE)
+        yield 0
+        if not self.settings.fixed and self._is_slower(HOPELESS, self._first_ratio):
+            # A second look at the same sessions tells more cheaply than further sessions.
+            self._look_rounds = FEWEST_PAIRS - 1
+            yield from [0] * self._look_rounds
+        replicas = self._affordable_replicas(time.monotonic() - began)
+        for comparison in self.comparisons:
+            comparison.replicas = replicas
+        if replicas == 1:
+            self._look_rounds = 0
+        for index in range(1, replicas):
+            self._add_replicas(NEXT_SHARE)
+            yield index
+        while True:
+            yield from range(replicas)
+
+    def _add_replicas(self, share: float) -> None:
+        # The session that opens first may get the better memory, so the models take turns.
+        turn = (self.settings.seed + len(self._subjects[0].replicas)) % len(self._subjects)
+        for subject in (*self._subjects[turn:], *self._subjects[:turn]):
+            replica = subject.add_replica(share * self.settings.seconds * 1e9)
+            self.others.keep_if_long(replica.warm.time / 1e9)
+        self.others.include_helpers()
+
+    def _affordable_replicas(self, elapsed: float) -> int:
+        """Compute how many replicas there is time for: each needs its sessions and three rounds."""
+        session_ns = warm_up_ns = round_ns = 0.0
+        for subject in self._subjects:
+            first = subject.replicas[0]
+            session_ns += subject.opening_ns
+            warm_up_ns += first.warm.calls * first.warm.time
+            round_ns += float(first.blocks[0].sum()) + max(subject.lead_ns, min(2 * first.warm.time, LEAD_LONG))
+        remaining_ns = max(0.0, self.settings.seconds - elapsed) * 1e9
+        by_rounds = 1 + remaining_ns / (FEWEST_PAIRS * round_ns)
+        if self.brief:
+            by_sessions = 1 + self._fewest_pairs * round_ns / (session_ns + warm_up_ns)
+        else:
+            longest_ns = len(self._subjects) * NEXT_SHARE * self.settings.seconds * 1e9
+            by_sessions = 1 + 0.5 * remaining_ns / (session_ns + longest_ns)
+        return int(min(self.settings.replicas, by_sessions, by_rounds))
+
+    def _time_round(self, index: int, rng: random.Random) -> None:
+        """Time a block of each model in replica `index`."""
+        blocks = {}
+        for number in rng.sample(range(len(self._subjects)), len(self._subjects)):
+            with self.others.behind_this_thread():
+                blocks[number] = self._subjects[number].time_block(index)
+        # A thread that waits for its helpers or a device is not on its core for the whole inference.
+        on_core = timer.can_time_on_core() and not any(block.waited for block in blocks.values())
+        single: dict[int, Pair] = {}
+        for number, block in blocks.items():
+            times = block.on_core if on_core else block.wall
+            self._subjects[number].store(index, times)
+            disturbed = disturbed_share(block, on_core=on_core)
+            preempted = preempted_share(block, on_core=on_core)
+            single[number] = Pair(index, float(np.median(times)), disturbed=disturbed, preempted=preempted)
+        source = single.get(len(self.comparisons))
+        for number, comparison in enumerate(self.comparisons):
+            comparison.pairs.append(single[number].beside(source) if source else single[number])
+
+    def _stop_reason(self) -> StopReason | None:
+        limit = self._limit_reason()
+        if limit is not None or self.settings.fixed:
+            return limit
+        is_checkpoint = self._is_checkpoint()
+        slower = self._slower_reason(is_checkpoint=is_checkpoint)
+        if slower is not None or not is_checkpoint:
+            return slower
+        load = self.others.load()
+        reasons = [self._width_reason(comparison, load) for comparison in self.comparisons]
+        if None in reasons:
+            return None
+        return "no narrower" if "no narrower" in reasons else "narrow"
+
+    def _limit_reason(self) -> StopReason | None:
+        # Fewer rounds say nothing, so a slow model gets twice the time for them.
+        seconds = self.settings.seconds * (1 if self.rounds >= FEWEST_PAIRS else 2)
+        if self.rounds < PAIRS_IF_WIDE:
+            # Sessions that took longer to open are worth as much time again: to open 4.4 GB took 20 s, a pair 3 s.
+            replicas = [replica for subject in self._subjects for replica in subject.replicas]
+            seconds = max(seconds, 2 * sum(replica.cold_start for replica in replicas) / 1e9)
+        if self.seconds > seconds:
+            return "time"
+        if self.rounds >= self.settings.max_pairs:
+            return "max repeats"
+        return None
+
+    def _slower_reason(self, *, is_checkpoint: bool) -> StopReason | None:
+        if (is_checkpoint or self.rounds == FEWEST_PAIRS) and self._is_slower(self._hopeless, self._lowest_ratio):
+            return "hopeless"
+        if is_checkpoint and self._is_slower(self.settings.margin, self._lowest_ratio):
+            return "worse"
+        return None
+
+    @property
+    def _hopeless(self) -> float:
+        """The factor from which a candidate is hopeless on this machine."""
+        return HOPELESS_WHERE_BUSY if self.others.load().busy else HOPELESS
+
+    def _is_slower(self, factor: float, ratio: Callable[[], float]) -> bool:
+        """Tell if the only candidate's ratio is above this multiple of the best one so far."""
+        incumbent = self.settings.incumbent_ratio
+        if incumbent is None or len(self.comparisons) > 1 or self.comparisons[0].source is None:
+            return False
+        return ratio() > incumbent * factor
+
+    def _first_ratio(self) -> float:
+        pair = self.comparisons[0].pairs[0]
+        return pair.candidate / pair.source
+
+    def _lowest_ratio(self) -> float:
+        """The ratio above which the candidate's certainly lies."""
+        return self.comparisons[0].estimate().low
+
+    def _width_reason(self, comparison: Comparison, load: Load) -> StopReason | None:
+        if len(comparison.selected_pairs()) < max(FEWEST_PAIRS * self.replicas, self._fewest_pairs):
+            return None
+        estimate = comparison.estimate()
+        width = (estimate.high - estimate.low) / estimate.value
+        target = self.settings.target_width
+        if comparison.source is not None:
+            target = max(target, width_beside(error_of(estimate.value, load.contention)))
+        if width <= target:
+            return "narrow"
+        longer = max(1.0, self.settings.seconds / max(self.seconds, 1e-9))
+        remaining_share = comparison.remaining_width(longer)
+        if remaining_share > 1 - GAIN and width * remaining_share > target:
+            return "no narrower"
+        return None
+
+    @property
+    def _fewest_pairs(self) -> int:
+        return PAIRS_IF_WIDE if self.settings.target_width >= WIDE else PAIRS
+
+    def _is_checkpoint(self) -> bool:
+        """True when it is worth looking at the estimates: at first after each round, then once per replica."""
+        rounds = self.rounds - self._look_rounds
+        if rounds <= self.replicas:
+            return rounds >= FEWEST_PAIRS
+        return rounds % max(self.replicas, FEWEST_PAIRS) == 0
 
 
-class BlockTimes(Sequence[np.ndarray]):
-    """The times of many blocks, in memory pages of their own.
-
-    Measuring must not change what is measured. Arrays on the heap fill the holes in it, and a model that allocates
-    there (one without an arena) was 5 % faster after a hundred stored blocks than on its own.
-    """
-
-    PAGE = 1 << 16
-    """Values in a page; 512 KiB."""
-
-    def __init__(self) -> None:
-        self._pages: list[np.ndarray] = []
-        self._spans: list[tuple[int, int, int]] = []
-        """Page, first value and end of each block."""
-
-    def append(self, times: np.ndarray) -> None:
-        """Store a copy of the times of one block, at most `PAGE` of them."""
-        page, _, begin = self._spans[-1] if self._spans else (-1, 0, self.PAGE)
-        if begin + len(times) > self.PAGE:
-            page, begin = page + 1, 0
-            self._pages.append(np.frombuffer(mmap.mmap(-1, 8 * self.PAGE), np.float64))
-        self._spans.append((page, begin, begin + len(times)))
-        self._pages[page][begin : begin + len(times)] = times
-
-    def __len__(self) -> int:
-        return len(self._spans)
-
-    @overload
-    def __getitem__(self, number: int) -> np.ndarray: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[np.ndarray]: ...
-    def __getitem__(self, number: int | slice) -> np.ndarray | list[np.ndarray]:
-        if isinstance(number, slice):
-            return [self._pages[page][begin:end] for page, begin, end in self._spans[number]]
-        page, begin, end = self._spans[number]
-        return self._pages[page][begin:end]
-
-
-def time_block(call: Call, count: int, lead_in: int) -> Block:
-    """Time `count` calls, less the timers' cost.
-
-    `lead_in` calls before them are not timed: they refill the caches after another model has used them.
-    """
-    for _ in range(lead_in):
-        call()
-    before = ThreadUsage.now()
-    if count > MANY_CALLS or not can_time_on_core():
-        wall = on_core = np.maximum(_times(call, count) - timer_overhead(), 1.0)
-    else:
-        wall, on_core = _times_on_core(call, count)
-        wall = np.maximum(wall - timer_overhead(), 1.0)
-        on_core = np.maximum(on_core - _core_overhead(), 1.0)
-    after = ThreadUsage.now()
-    return Block(
-        wall,
-        on_core,
-        preempted=before.preempted_share(after),
-        switches=after.involuntary_switches - before.involuntary_switches,
-        helper_switches=after.helper_switches - before.helper_switches,
-        waited=before.waited(after),
-    )
-
-
-def can_time_on_core() -> bool:
-    """Tell if a call can be timed on the core: with a fine CPU clock, and only where the system says if it waited."""
-    return _usage is not None and _has_fine_core_clock()
-
-
-@lru_cache(maxsize=1)
-def _has_fine_core_clock() -> bool:
-    """Tell if a thread's CPU clock advances from one reading to the next.
-
-    The resolution that a system states says little: Windows states 100 ns and advances its clock every 16 ms.
-    """
-    readings = [time.thread_time_ns() for _ in range(200)]
-    return float(np.median(np.diff(readings))) > 0
-
-
-@dataclass(frozen=True)
-class WarmUp:
-    """The result of warming up: number of calls, and the time of one call at the end in ns."""
-
-    calls: int
-    settled: bool
-    """True if times no longer fell; false if the time limit ended the warm-up."""
-    time: float
-
-
-def warm_up(call: Call, limit_ns: float) -> WarmUp:
-    """Call until times no longer fall, for at most `limit_ns` (but at least once).
-
-    Blocks of doubling length up to about 1 ms are compared. Warm-up ends when the median of the last `WINDOW` blocks
-    is at least 97 % of the median of the `WINDOW` blocks before.
-    """
-    began = time.perf_counter_ns()
-    medians: list[float] = []
-    calls, size = 0, 1
-    while True:
-        times = _times(call, size)
-        calls += size
-        medians.append(float(np.median(times)))
-        if times.sum() < 1e6 and size < 256:
-            size *= 2
-        if len(medians) >= 2 * WINDOW:
-            last = float(np.median(medians[-WINDOW:]))
-            before = float(np.median(medians[-2 * WINDOW : -WINDOW]))
-            if last >= 0.97 * before:
-                return WarmUp(calls, True, last)
-        if time.perf_counter_ns() - began > limit_ns:
-            return WarmUp(calls, False, min(medians[-WINDOW:]))
-
-
-def outliers(times: np.ndarray) -> np.ndarray:
-    """Mark the times that the operating system caused: above 3 medians and 20 median absolute deviations away."""
-    median = float(np.median(times))
-    # 1.4826 scales the median absolute deviation to the standard deviation of a normal distribution.
-    deviation = float(np.median(np.abs(times - median))) * 1.4826
-    return np.asarray(times > max(3 * median, median + 20 * deviation))
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

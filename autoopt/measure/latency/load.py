@@ -1,16 +1,18 @@
-"""The state of the machine during a measurement: the load of other processes, the CPU's frequency."""
+"""What other programs do meanwhile: their load, and waiting until they are quiet."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from autoopt.json_codec import JsonValue
-from autoopt.measure.contention import contention
+from autoopt.measure.request import MeasureRequest
+from autoopt.measure.two_ratios import contention
+from autoopt.model.model_file import ModelFile
 
 BUSY = 0.2
 """Load of other processes, in cores, from which a machine counts as busy."""
@@ -77,6 +79,13 @@ class Load:
         return Load(max(0.0, cores), max(0.0, (before.runnable + after.runnable) / 2 - 1), max(0.0, elsewhere))
 
     @staticmethod
+    def sample() -> Load:
+        """Look at the load for a moment."""
+        before = Reading.now()
+        time.sleep(SAMPLE_SECONDS)
+        return Load.between(before, Reading.now())
+
+    @staticmethod
     def mean(loads: Sequence[Load]) -> Load:
         """The mean of several samples, at least one."""
         known = [load.cores for load in loads if load.cores is not None]
@@ -94,14 +103,6 @@ class Load:
         if self.busy:
             return contention(self.runnable, core_count())
         return contention(self.runnable, os.cpu_count() or 1) if self.elsewhere > BUSY else 0.0
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """Describe the load for the details of a measurement."""
-        cores = None if self.cores is None else round(self.cores, 3)
-        return {"others_load": cores, "others_runnable": self.runnable}
-
-
-QUIET: Final = Load(0.0)
 
 
 @dataclass
@@ -129,9 +130,7 @@ class QuietWait:
         patience = limit / 2**self.in_vain
         quiet: bool | None = None
         while limit > 0:
-            before = Reading.now()
-            time.sleep(SAMPLE_SECONDS)
-            cores = Load.between(before, Reading.now()).cores
+            cores = Load.sample().cores
             if cores is None:
                 break
             quiet = cores < 2 * BUSY
@@ -147,15 +146,6 @@ class QuietWait:
         self.known_until = time.monotonic() + KNOWN_SECONDS if is_known else 0.0
 
 
-def frequency() -> float | None:
-    """Read the current frequency of the first core in MHz; None where the system does not report it."""
-    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
-    try:
-        return int(path.read_text()) / 1000
-    except (OSError, ValueError):
-        return None
-
-
 def affinity() -> list[int]:
     """List the cores that this process may use; empty where the system does not say."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -167,5 +157,16 @@ def core_count() -> int:
 
 
 def describe() -> dict[str, JsonValue]:
-    """Describe what a result depends on: affinity, cores, load average, frequency."""
-    return {"affinity": affinity(), "cores": os.cpu_count(), "load": os.getloadavg()[0], "frequency_mhz": frequency()}
+    """Describe what a result depends on: affinity, cores, load average, frequency of the first core in MHz."""
+    frequency: float | None = None
+    with suppress(OSError, ValueError):  # not every system reports it
+        frequency = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq").read_text()) / 1000
+    return {"affinity": affinity(), "cores": os.cpu_count(), "load": os.getloadavg()[0], "frequency_mhz": frequency}
+
+
+def thread_count(request: MeasureRequest, model: ModelFile | None) -> int:
+    """Count the intra-op threads of a model; the runtime's default is one for each core."""
+    threads = None if model is None else model.session_options.get("intra_op_num_threads")
+    if not isinstance(threads, int):
+        threads = request.target.threads
+    return threads or core_count()

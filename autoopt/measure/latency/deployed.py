@@ -9,12 +9,13 @@ from typing import cast
 
 from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.measure.inference.batches import evaluation_data, sized
-from autoopt.measure.latency.meter import subject_of
-from autoopt.measure.latency.precedence import Precedence, can_have_precedence, thread_count
+from autoopt.measure.latency.busy import OtherPrograms, can_go_first
+from autoopt.measure.latency.load import thread_count
+from autoopt.measure.latency.prepare import subject_of
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.request import MeasureRequest
 
-_deployed: list[tuple[Subject, Precedence]] = []
+_deployed: list[tuple[Subject, OtherPrograms]] = []
 """The model of this process."""
 
 
@@ -28,9 +29,9 @@ def open_session(payload: JsonObject) -> dict[str, JsonValue]:
     """
     if not _deployed:
         request, _ = sized(MeasureRequest.from_json(cast(JsonObject, payload["request"])))
-        is_first = bool(payload["ahead"]) and can_have_precedence()
-        precedence = Precedence(is_first, thread_count(request, request.candidate))
-        _deployed.append((subject_of(request, evaluation_data(request), request.candidate), precedence))
+        goes_first = bool(payload["ahead"]) and can_go_first()
+        others = OtherPrograms(goes_first, thread_count(request, request.candidate))
+        _deployed.append((subject_of(request, evaluation_data(request), request.candidate), others))
     replica = _deployed[0][0].add_replica(cast(float, payload["limit_ns"]))
     _deployed[0][1].include_helpers()
     warm = to_json(replica.warm)
@@ -39,7 +40,7 @@ def open_session(payload: JsonObject) -> dict[str, JsonValue]:
 
 def time_block(payload: JsonObject) -> dict[str, JsonValue]:
     """Time a block of session number `replica`: `{"wall", "preempted", "helper_switches"}` of a `Block`."""
-    subject, precedence = _deployed[0]
-    with precedence.of_this_thread():
+    subject, others = _deployed[0]
+    with others.behind_this_thread():
         block = subject.time_block(cast(int, payload["replica"]))
     return {"wall": block.wall.tolist(), "preempted": block.preempted, "helper_switches": block.helper_switches}

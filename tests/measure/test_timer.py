@@ -12,8 +12,8 @@ from fake_machine import Machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.measure.latency import timing
-from autoopt.measure.latency.timing import MANY_CALLS, BlockTimes, ThreadUsage, outliers, time_block, warm_up
+from autoopt.measure.latency import timer
+from autoopt.measure.latency.timer import MANY_CALLS, BlockTimes, ThreadUsage, outliers, time_block, warm_up
 
 
 def test_a_block_times_its_calls_but_not_the_lead_in(machine: Machine) -> None:
@@ -66,7 +66,7 @@ def test_many_short_calls_are_timed_by_the_clock_alone(machine: Machine) -> None
 def test_a_system_that_cannot_tell_waiting_from_working_has_no_time_on_the_core(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "can_time_on_core", lambda: False)
+    monkeypatch.setattr(timer, "can_time_on_core", lambda: False)
     block = time_block(machine.model(1000, noise=0, stolen=0.5)(0), count=4, lead_in=0)
     assert not block.has_core_times
     assert block.wall.tolist() == [1.5e6] * 4
@@ -81,10 +81,10 @@ def assert_fine(monkeypatch: pytest.MonkeyPatch, clock: Callable[[int], int], fi
     readings = itertools.count()
     with monkeypatch.context() as patch:
         patch.setattr("time.thread_time_ns", lambda: clock(next(readings)))
-        assert timing._has_fine_core_clock.__wrapped__() is fine
+        assert timer._has_fine_core_clock.__wrapped__() is fine
 
 
-@pytest.mark.skipif(not timing.can_time_on_core(), reason="the system cannot time a thread on its core")
+@pytest.mark.skipif(not timer.can_time_on_core(), reason="the system cannot time a thread on its core")
 def test_a_real_computation_is_on_the_core_and_a_real_wait_is_not() -> None:
     matrix = np.ones((200, 200))
     busy = time_block(lambda: np.sort(matrix, axis=None), count=5, lead_in=1)
@@ -104,7 +104,7 @@ def test_only_time_taken_away_counts_as_preempted(machine: Machine) -> None:
 
 
 def test_a_coarse_clock_says_nothing_of_preemption(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_has_fine_core_clock", lambda: False)
+    monkeypatch.setattr(timer, "_has_fine_core_clock", lambda: False)
     assert ThreadUsage(0, 0, 0, 0).preempted_share(ThreadUsage(1000, 0, 0, 0)) == 0.0
 
 

@@ -7,8 +7,11 @@ import os
 
 import pytest
 
-from autoopt.measure.latency import machine
-from autoopt.measure.latency.machine import BUSY, Load, QuietWait, Reading, describe, frequency
+from autoopt.measure.latency import load as load_module
+from autoopt.measure.latency.load import BUSY, Load, QuietWait, Reading, core_count, describe, thread_count
+from autoopt.measure.request import MeasureRequest
+from autoopt.model.model_file import ModelFile
+from autoopt.target import Target
 
 
 def test_the_load_of_others_is_all_work_less_our_own() -> None:
@@ -42,8 +45,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """Loads that the next samples find, on a clock that moves a second with each reading."""
     loads: list[float | None] = []
     clock = iter(range(1000))
-    monkeypatch.setattr(machine.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(machine.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(load_module.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(load_module.time, "monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(Load, "between", lambda before, after: Load(loads.pop(0)))
     return loads
 
@@ -99,4 +102,10 @@ def test_a_description_is_json_with_the_cores() -> None:
     description = describe()
     assert json.loads(json.dumps(description)) == description
     assert description["cores"] == os.cpu_count()
-    assert frequency() is None or frequency() > 0  # type: ignore[operator]
+
+
+def test_threads_are_those_of_the_model_then_of_the_target_then_the_cores() -> None:
+    model = ModelFile("a.onnx", {"intra_op_num_threads": 3})
+    request = MeasureRequest(model, ModelFile("b.onnx"), target=Target(threads=2))
+    assert (thread_count(request, model), thread_count(request, request.source)) == (3, 2)
+    assert thread_count(MeasureRequest(model, target=Target(threads=0)), None) == core_count()

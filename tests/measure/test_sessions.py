@@ -1,4 +1,4 @@
-"""Sessions of the source that stay open between first looks."""
+"""Sessions that are opened once: of the source between first looks, and within a measurement."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import builders
 import pytest
 from fake_machine import Machine, MakeSession
 
-from autoopt.measure.latency.measurement import measure_in_turns
-from autoopt.measure.latency.open_sessions import OpenSessions
-from autoopt.measure.latency.precedence import Precedence
+from autoopt.measure.inference import runner
+from autoopt.measure.latency import meter
+from autoopt.measure.latency.estimate import Comparison
+from autoopt.measure.latency.sessions import OpenSessions, SharedRunners
 from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.timing import Measurement
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
@@ -50,10 +52,12 @@ class Openings:
         return Subject(make_counted)
 
     def measure(self, sessions: OpenSessions, request: MeasureRequest) -> float:
-        source_subject = sessions.reusing(request, self.subject_of)
-        subjects = (self.subject_of, source_subject)
-        measurement = measure_in_turns(request, request.settings, *subjects, Precedence(), with_source=True)
-        return measurement.comparisons[0].estimate().value
+        source_subject = sessions.reusing(request, self.subject_of)(request.source)
+        comparison = Comparison(self.subject_of(request.candidate), source_subject)
+        if request.is_source:
+            comparison = Comparison(source_subject, None)
+        Measurement([comparison], request.settings, request.brief).run()
+        return comparison.estimate().value
 
 
 def test_later_first_looks_open_sessions_of_the_candidate_only(machine: Machine, request_: MeasureRequest) -> None:
@@ -98,3 +102,49 @@ def test_sessions_that_differ_are_not_reused(
     openings.measure(sessions, request_)
     openings.measure(sessions, replace(request_, **other))
     assert openings.opened.count(request_.source) == 4
+
+
+@pytest.fixture
+def request_of_two(tmp_path: Path) -> MeasureRequest:
+    """A decoder beside its source, which has other weights."""
+    candidate = str(io.save(builders.decoder(seed=1), tmp_path / "candidate"))
+    source = str(io.save(builders.decoder(), tmp_path / "source"))
+    settings = MeasurementSettings(seconds=0.1, quiet_seconds=0, replicas=1, new_tokens=3)
+    metrics = ("latency_p50", "tokens_per_second")
+    return MeasureRequest(ModelFile(candidate), ModelFile(source), metrics=metrics, settings=settings)
+
+
+def test_a_model_with_the_same_options_is_opened_once(request_of_two: MeasureRequest) -> None:
+    model = request_of_two.candidate
+    runners = SharedRunners(request_of_two, shared=True)
+    first = runners.open(model, 0)
+    assert runners.open(model, 0) is first
+    assert runners.open(model, 1) is not first
+    assert runners.open(replace(model, session_options={"intra_op_num_threads": 1}), 0) is not first
+    assert runners.replicas == 2
+    runners.close()
+    assert runners.replicas is None
+    assert runners.open(model, 0) is not first
+
+
+def test_models_that_are_not_shared_are_not_kept(request_of_two: MeasureRequest) -> None:
+    runners = SharedRunners(request_of_two)
+    assert runners.open(request_of_two.candidate, 0) is not runners.open(request_of_two.candidate, 0)
+    assert runners.replicas is None
+
+
+def test_a_prompt_and_its_steps_share_sessions(request_of_two: MeasureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[str, int]] = []
+    make_session = runner.make_session
+
+    def noted(
+        path: str, options: dict[str, int], provider: str, threads: int, timed: bool = True, **more: str
+    ) -> object:
+        if timed:
+            opened.append((path, options.get("intra_op_num_threads", threads)))
+        return make_session(path, options, provider, threads, timed=timed, **more)
+
+    monkeypatch.setattr(runner, "make_session", noted)
+    reply = meter.measure(request_of_two)
+    assert reply.ratios.keys() == {"latency_p50", "tokens_per_second"}
+    assert len(opened) == len(set(opened))

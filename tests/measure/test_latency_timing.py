@@ -11,11 +11,11 @@ from fake_machine import Machine, MakeSession
 from measure_helpers import compared, measured
 
 from autoopt.errors import InputError
-from autoopt.measure.latency import timing
-from autoopt.measure.latency.comparison import Comparison
-from autoopt.measure.latency.machine import Load
-from autoopt.measure.latency.measurement import PAIRS_IF_WIDE, Measurement
+from autoopt.measure.latency import timer
+from autoopt.measure.latency.estimate import CallTimes, Comparison
+from autoopt.measure.latency.load import Load
 from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.timing import PAIRS_IF_WIDE, Measurement
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 
@@ -358,7 +358,7 @@ def replica_max(comparison: Comparison) -> np.ndarray:
 def test_without_time_on_the_core_preempted_pairs_are_set_aside(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "can_time_on_core", lambda: False)
+    monkeypatch.setattr(timer, "can_time_on_core", lambda: False)
     comparison = compared(machine.occasionally(1.0, lambda: machine.preempt(4.0), every=9), machine.model(2000))
     assert max(pair.candidate for pair in comparison.pairs) > 2e6
     assert max(pair.candidate for pair in comparison.selected_pairs()) == 1e6
@@ -367,12 +367,12 @@ def test_without_time_on_the_core_preempted_pairs_are_set_aside(
 
 def test_the_summary_of_a_comparison_states_how_it_went(machine: Machine) -> None:
     measurement = measured([machine.model(500), machine.model(700)], machine.model(1000))
-    summaries = [measurement.summary(comparison) for comparison in measurement.comparisons]
-    for summary, comparison in zip(summaries, measurement.comparisons, strict=True):
+    comparisons, stopped, seconds = measurement.comparisons, measurement.stopped, measurement.seconds
+    times = CallTimes("latency_p50", comparisons, stopped, seconds, [None, None])
+    summaries = [times.summary(number) for number in range(2)]
+    for summary, comparison in zip(summaries, comparisons, strict=True):
         assert summary["stopped"] == "narrow"
-        assert summary["seconds"] == round(measurement.seconds, 4)
+        assert summary["seconds"] == round(seconds, 4)
         assert summary["pairs"] == measurement.rounds
         assert summary["repeats"] == comparison.candidate.repeats
     assert summaries[0]["shared_variance"] == summaries[1]["shared_variance"] > 0
-    alone = measured([machine.model(500)], machine.model(1000))
-    assert alone.summary(alone.comparisons[0])["shared_variance"] == 0.0
