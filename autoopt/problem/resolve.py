@@ -275,7 +275,7 @@ def _compiled(
     if not names_model(request.dag):
         host_passes = partial(probe.passes_of, accelerator=facts.accelerator)
         return compile_plan(spec, infos, facts, host_passes=host_passes), None
-    from autoopt.dag.proposal.exclusions import ProposalInputs
+    from autoopt.dag.proposal.inputs import ProposalInputs
     from autoopt.dag.proposal.narrowing import Narrowing, narrowing_of
     from autoopt.dag.proposal.propose import propose
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autoopt.dag import Facts, Plan, pass_infos
-from autoopt.dag.proposal.exclusions import ProposalInputs
+from autoopt.dag.proposal.inputs import ProposalInputs
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.model.inspection import Inspection
 from autoopt.problem.earlier_runs import Example, known_point

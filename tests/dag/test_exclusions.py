@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
-from autoopt.dag.proposal.exclusions import MAX_HISTOGRAM_BYTES, ruled_out, value_cuts
+from autoopt.dag.proposal.exclusions import ruled_out, value_cuts
+from autoopt.dag.proposal.inputs import MAX_HISTOGRAM_BYTES, conditions
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.templates import TABLES, TEMPLATES, provider_profile
 from autoopt.model.inspection import Inspection
@@ -23,7 +24,7 @@ LOSSY = [node for node, template in TEMPLATES.items() if template.lossy]
 
 
 def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: Any) -> tuple[str, str] | None:
-    reason = ruled_out(node, inputs_of(inspection, **data), target)
+    reason = ruled_out(node, inputs_of(inspection, **data), target, 3)
     return None if reason is None else (reason.rule, reason.text)
 
 
@@ -137,15 +138,15 @@ def test_a_target_s_memory_rules_out_what_cannot_fit(size: int, memory: int, nod
     found = rule(node, inspection, target)
     assert (found is not None) == (TEMPLATES[node].size * size > memory)
     assert found is None or found[0] == "memory"
-    assert inputs_of(inspection).floats_fit(target) == (size <= memory)
+    assert ("floats_fit" in conditions(inputs_of(inspection), target, 3)) == (size <= memory)
 
 
 def test_only_some_providers_need_fixed_shapes() -> None:
     moving = inputs_of(replace(CNN, dynamic_dims=("batch",)))
     targets = {name: ProposalOptions(execution_provider=name).target() for name in TABLES.providers if name != "other"}
-    needing = {name for name, target in targets.items() if moving.needs_static_shapes(target)}
+    needing = {name for name, target in targets.items() if "open_shapes" in conditions(moving, target, 3)}
     assert needing == {"QNNExecutionProvider"}
-    assert not inputs_of(CNN).needs_static_shapes(ProposalOptions(execution_provider="qnn").target())
+    assert "open_shapes" not in conditions(inputs_of(CNN), ProposalOptions(execution_provider="qnn").target(), 3)
 
 
 def cuts(

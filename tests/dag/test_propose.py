@@ -11,7 +11,7 @@ import yaml
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.proposal.dag_yaml import yaml_text
-from autoopt.dag.proposal.exclusions import ProposalInputs
+from autoopt.dag.proposal.inputs import ProposalInputs
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.templates import TABLES

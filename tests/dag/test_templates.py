@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS, Template
+from autoopt.dag.proposal import inputs
+from autoopt.dag.proposal.templates import MINUTES, TABLES, TEMPLATES, TRIALS, Template
 from autoopt.registry import registry
 from autoopt.space import same
 from autoopt.spec.proposal_options import HIGHEST
@@ -47,3 +50,12 @@ def test_budgets_grow_with_the_level() -> None:
     assert len(TRIALS) == len(MINUTES) == HIGHEST + 1
     assert list(TRIALS) == sorted(set(TRIALS))
     assert list(MINUTES) == sorted(set(MINUTES))
+
+
+def test_conditions_name_facts_that_there_are() -> None:
+    rows = (*TABLES.stages, *TABLES.excluded, *TABLES.cuts, *TABLES.searched, *TABLES.changes)
+    named = {name.removeprefix("not ") for row in rows for name in row.when}
+    facts = {name for name in named if name.islower()}
+    assert len(facts) > 20
+    source = inspect.getsource(inputs)
+    assert not [name for name in facts if f'"{name}"' not in source]

@@ -8,17 +8,14 @@ from typing import Final
 
 from autoopt.dag.compiler.plan import Decision
 from autoopt.dag.compiler.pruning import Reason
-from autoopt.dag.proposal.exclusions import NEURAL_OPS, ProposalInputs, is_tiny
-from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS, Method
+from autoopt.dag.proposal.inputs import NEURAL_OPS, ProposalInputs, conditions, hold, is_tiny, words
+from autoopt.dag.proposal.templates import MINUTES, TABLES, TEMPLATES, TRIALS, Method
 from autoopt.errors import one_line
 from autoopt.model.inspection import Inspection
 from autoopt.model.roles import Role
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec, describe_threads
 
-LOWEST_OPSET: Final = 13
-"""Models of older operator sets are also tried converted: per-channel quantization needs this one."""
-LOWEST_IR: Final = 8
 NO_DATA: Final = "no-data"
 """Rule of the reasons that data would remedy."""
 
@@ -58,7 +55,7 @@ def decisions(
     yield from _skipped(reasons)
     yield from _precisions(methods, reasons, as_requested=options.precision is not None)
     yield from _without_integers(inputs, methods, reasons)
-    yield from _changes(inputs, target, reasons)
+    yield from _changes(options.level, inputs, target, reasons)
     if inputs.evaluation:
         yield Decision("quality", _quality(inputs), is_detail=True)
     else:
@@ -93,42 +90,27 @@ def _without_integers(
         yield Decision(f"{_listed(layers)} not in int8", "onnxruntime has 8-bit kernels only for LSTM")
 
 
-def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, Reason]) -> Iterator[Decision]:
+def _changes(
+    level: int, inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, Reason]
+) -> Iterator[Decision]:
     """The changes that model, data or target ask for."""
     model = inputs.inspection
-    if not inputs.floats_fit(target):
+    facts = conditions(inputs, target, level)
+    if "floats_fit" not in facts:
         yield Decision("fp32 not tried", f"its {model.bytes} bytes exceed the target's memory of {target.memory}")
-    opset = model.opsets.get("", 0)
-    if model.ir_version < LOWEST_IR and "ir" not in reasons:
+    if "old_ir" in facts and "ir" not in reasons:
         yield Decision("IR upgrade", f"the file has IR version {model.ir_version}", is_detail=True)
-    changes = {
-        "opset": (0 < opset < LOWEST_OPSET, "opset upgrade", f"the model has opset {opset}; tried with and without"),
-        "dequantize": (
-            inputs.quantized,
-            "dequantizing",
-            "the model comes quantized; tried with and without taking that back",
-        ),
-        "float32": (
-            inputs.short_floats,
-            "float32",
-            f"the model is in {inputs.short_floats}, for which CPUs have few kernels; tried with and without",
-        ),
-        "float64": (
-            inputs.has_float64,
-            "float32",
-            "the model is in float64, which no pass that quantizes takes; tried with and without",
-        ),
-    }
-    for node, (is_needed, what, why) in changes.items():
-        if is_needed and node not in reasons:
-            yield Decision(what, why, tried=what)
+    for change in TABLES.changes:
+        if hold(change.when, facts) and change.node not in reasons:
+            why = change.why.format_map(words(change.node, inputs, target))
+            yield Decision(change.what, why, tried=change.what)
     if inputs.narrowing and "specialize" not in reasons:
         remedy = "--set keep_signature=true leaves this out"
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; {remedy}")
     if model.overridable:
         text = f"passes may fix them, so that callers cannot set {_some(model.overridable)}"
         yield Decision("inputs with a default", text)
-    if inputs.needs_static_shapes(target):
+    if "open_shapes" in facts:
         yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
 
 

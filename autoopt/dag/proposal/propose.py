@@ -15,30 +15,28 @@ from autoopt.dag.compiler.plan import Decision, Plan
 from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_reason
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
-from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions, effort_for
-from autoopt.dag.proposal.exclusions import (
+from autoopt.dag.proposal.decisions import decisions, effort_for
+from autoopt.dag.proposal.exclusions import ruled_out, untried_combinations, value_cuts
+from autoopt.dag.proposal.first_points import FEW_BITS, Places, first_points
+from autoopt.dag.proposal.inputs import (
     LARGE_DECODER,
+    RECURRENT_OPS,
     SMALL_MODEL,
     ProposalInputs,
+    conditions,
     conv_share,
     has_fusable_parts,
     has_split_hard_sigmoids,
     has_two_kinds,
-    ruled_out,
-    untried_combinations,
-    value_cuts,
+    hold,
 )
-from autoopt.dag.proposal.first_points import FEW_BITS, Places, first_points
 from autoopt.dag.proposal.templates import (
-    CPU,
-    CUDA,
     OPENVINO,
+    TABLES,
     TEMPLATES,
     Method,
     Points,
-    ProviderProfile,
     Template,
-    Values,
     first_values,
     openvino_session,
     provider_profile,
@@ -46,26 +44,21 @@ from autoopt.dag.proposal.templates import (
     threaded_session,
 )
 from autoopt.json_codec import JsonValue
-from autoopt.model.inspection import FUSED_LAYERS, Inspection
+from autoopt.model.inspection import Inspection
 from autoopt.model.session_options import SEARCHED_OPTIONS
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.spec.proposal_options import HIGHEST, ProposalOptions
 from autoopt.spec.strict_model import name_from
 from autoopt.spec.targets import TargetSpec
 
 CONV_SHARE: Final = 0.5
 """Share of the layers' weights in convolutions from which dynamic quantization comes late: it leaves them in float, and
 took 0.88 and 1.01 of the time of two such models."""
-LSTM_AT_RUN_TIME: Final[Values] = ((["LSTM"], 3), ([], 3))
-"""Values of `dynamic_ops` for models with an LSTM, which has no static form."""
 AS_QUANTIZERS_DO: Final[Mapping[str, Value]] = {"per_channel": False, "op_types": ["MatMul", "Attention", "LSTM"]}
 """Values of `dynamic` by which a model that came quantized so gets the same weights and results again."""
 INTEGER_DOT_PRODUCTS: Final = frozenset(("avx512_vnni", "avx_vnni", "amx_int8"))
 """Instructions of x86 without which dense layers in integers gain more with one scale for all channels."""
-RECURRENT_OPS: Final = frozenset(("LSTM", "GRU", "RNN"))
-PRODUCTS_AT_RUN_TIME: Final[Values] = (([], 3), (["MatMul"], 3))
-"""The same for models with convolutions and attention."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +88,13 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     """
     target = options.target()
     profile = provider_profile(target.execution_provider)
-    layout = _layout(options, inputs, target, profile)
-    nodes = adapted_templates([node for stage in layout for node in stage.nodes], inputs, target)
+    methods = profile.chosen(options.precision)
+    layout = _layout(methods, inputs, conditions(inputs, target, options.level))
+    nodes = adapted_templates([node for stage in layout for node in _remaining(stage)], inputs, target)
     cuts = list(value_cuts(nodes, profile.fixed, inputs, target, options.level))
-    rulings = {node: ruled_out(node, inputs, target) or _without_values(node, nodes[node], cuts) for node in nodes}
+    rulings: dict[str, Reason | None] = {}
+    for node, template in nodes.items():
+        rulings[node] = ruled_out(node, inputs, target, options.level) or _without_values(node, template, cuts)
     facts = replace(
         facts,
         inspection=inputs.inspection,
@@ -108,9 +104,8 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
         ruled_out={node: reason for node, reason in rulings.items() if reason is not None},
     )
     reasons = _reasons(nodes, infos, facts)
-    stages = [stage.alternatives(reasons) for stage in layout]
-    remaining = [stage.remaining(reasons) for stage in layout]
-    has_floats = all(stage.skip for stage in layout if stage.is_lossy(nodes))
+    remaining = [_remaining(stage, reasons) for stage in layout]
+    has_floats = all(None in stage or not _is_lossy(stage, nodes) for stage in layout)
     priors = [
         *cuts,
         *untried_combinations(nodes),
@@ -122,11 +117,13 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
             lossy=first_values_for(inputs, facts.accelerator.isa),
         ),
     ]
-    decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
+    decided = list(decisions(options, inputs, target, methods, reasons))
     no_runtime = check_runtime(facts)
     if no_runtime is not None:
         decided.insert(0, Decision("not on this machine", no_runtime.text))
-    return Proposal(_spec(options, inputs, nodes, stages), tuple(priors), facts, reasons, tuple(decided))
+    return Proposal(
+        _spec(options, inputs, nodes, _skippable(layout, reasons)), tuple(priors), facts, reasons, tuple(decided)
+    )
 
 
 def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool) -> Places:
@@ -199,70 +196,33 @@ def proposal_name(model: str) -> str:
     return name_from(model.removesuffix(".onnx"), "model")[:100]
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """Alternatives at one place of the graph; `skip`: none of them is an alternative, too."""
-
-    nodes: tuple[str, ...]
-    skip: bool = False
-
-    def is_lossy(self, nodes: Mapping[str, Template]) -> bool:
-        """Tell if one of the alternatives changes results."""
-        return any(nodes[node].lossy for node in self.nodes)
-
-    def remaining(self, reasons: Collection[str]) -> list[str]:
-        """The alternatives that are not ruled out."""
-        return [node for node in self.nodes if node not in reasons]
-
-    def alternatives(self, reasons: Mapping[str, Reason]) -> list[str | None]:
-        """The stage in the form of a spec; one whose nodes are all ruled out can be skipped."""
-        if self.skip or all(node in reasons for node in self.nodes):
-            return [*self.nodes, None]
-        return list(self.nodes)
-
-
-def _layout(
-    options: ProposalOptions, inputs: ProposalInputs, target: TargetSpec, profile: ProviderProfile
-) -> list[_Stage]:
-    """The stages, in the order in which passes work best.
-
-    Names, file format, shapes, cleanup, folding, fusion, precision or quantization, the runtime's graph, the session.
-    """
-    model, methods = inputs.inspection, profile.chosen(options.precision)
-    is_cpu, floats_fit = target.execution_provider == CPU, inputs.floats_fit(target)
-    has_pairs = "QuantizeLinear" in model.ops and is_cpu
+def _layout(methods: Mapping[str, Method], inputs: ProposalInputs, facts: Collection[str]) -> list[list[str | None]]:
+    """The stages that the model has a use for; None is "skip"."""
     precisions = _precision_nodes(methods, inputs)
-    # Alternatives, True if none of them is an alternative too, and True if this case has a use for the stage.
-    stages: tuple[tuple[tuple[str, ...], bool, bool], ...] = (
-        (("names",), False, True),
-        (("ir",), False, model.ir_version < LOWEST_IR),
-        (("opset",), True, 0 < model.opsets.get("", 0) < LOWEST_OPSET),
-        (("inline",), False, bool(model.functions)),
-        (("split",), False, not model.ops.isdisjoint(FUSED_LAYERS)),
-        (("dequantize", "unsigned") if has_pairs else ("dequantize",), True, inputs.quantized),
-        (("float32",), True, bool(inputs.short_floats) and is_cpu),
-        (("float64",), True, inputs.has_float64 and is_cpu),
-        (("specialize",), True, bool(inputs.narrowing)),
-        (("shapes",), False, inputs.needs_static_shapes(target)),
-        (("unused",), False, options.level == 0),
-        (("shared",), True, options.level == 0),
-        (("cells", "loops"), True, not model.ops.isdisjoint(("Loop", "Scan"))),
-        (("simplify", "constants"), False, True),
-        (("fold",), options.level > 2, True),
-        (("activations",), False, True),
-        (("pads",), True, True),
-        (("transposed",), True, "ConvTranspose" in model.ops),
-        (("spectra",), True, "STFT" in model.ops),
-        (("rows",), True, bool(model.narrow_convolutions)),
-        (("states",), False, not model.ops.isdisjoint(RECURRENT_OPS)),
-        (("fuse",), True, profile.fuses),
-        (("reshapes",), False, True),
-        (precisions, "fp32" in methods and floats_fit, bool(precisions)),
-        (("residuals",), False, is_cpu),  # late, because quantizers know additions, but not sums
-        (("graph",), True, profile.fuses and floats_fit),
-        (("session",), True, True),
-    )
-    return [_Stage(nodes, skip) for nodes, skip, has_use in stages if has_use]
+    if "fp32" in methods and "floats_fit" in facts:
+        facts = {*facts, "floats"}
+    layout: list[list[str | None]] = []
+    for stage in TABLES.stages:
+        nodes = precisions if stage.nodes == ("precisions",) else stage.nodes
+        if nodes and hold(stage.when, facts):
+            is_skipped = stage.skip is not None and hold(stage.skip, facts)
+            layout.append([*nodes, None] if is_skipped else [*nodes])
+    return layout
+
+
+def _remaining(stage: Sequence[str | None], reasons: Collection[str] = ()) -> list[str]:
+    """The alternatives that are not ruled out."""
+    return [node for node in stage if node is not None and node not in reasons]
+
+
+def _is_lossy(stage: Sequence[str | None], nodes: Mapping[str, Template]) -> bool:
+    """Tell if one of the alternatives changes results."""
+    return any(nodes[node].lossy for node in _remaining(stage))
+
+
+def _skippable(layout: Sequence[list[str | None]], reasons: Collection[str]) -> list[list[str | None]]:
+    """The stages of the spec; one whose nodes are all ruled out can be skipped."""
+    return [stage if None in stage or _remaining(stage, reasons) else [*stage, None] for stage in layout]
 
 
 def _precision_nodes(methods: Mapping[str, Method], inputs: ProposalInputs) -> tuple[str, ...]:
@@ -344,18 +304,14 @@ def adapted_templates(node_ids: Collection[str], inputs: ProposalInputs, target:
     if inputs.narrowing:
         contract: dict[str, Value] = {"values": inputs.narrowing.values, "shapes": inputs.narrowing.shapes}
         nodes["specialize"] = replace(nodes["specialize"], fixed=contract)
-    if "LSTM" in inputs.inspection.ops and target.execution_provider == CPU:
-        for node in ("static", "selective"):
-            if node in nodes:
-                search = {**nodes[node].search, "dynamic_ops": LSTM_AT_RUN_TIME}
-                nodes[node] = replace(nodes[node], search=search)
-    if has_two_kinds(inputs.inspection) and target.execution_provider == CPU and "static" in nodes:
-        static = nodes["static"]
-        op_types = (*static.search["op_types"], (["Conv"], 3))
-        both = {**static.search, "op_types": op_types, "dynamic_ops": PRODUCTS_AT_RUN_TIME}
-        nodes["static"] = replace(static, search=both)
-    if target.execution_provider == CUDA:
-        nodes["session"] = TEMPLATES["cuda_session"]
+    facts = conditions(inputs, target, HIGHEST)
+    for row in TABLES.searched:
+        if hold(row.when, facts):
+            for node in nodes.keys() & set(row.nodes):
+                nodes[node] = replace(nodes[node], search={**nodes[node].search, **row.search})
+    session = provider_profile(target.execution_provider).session
+    if session != "session":
+        nodes["session"] = TEMPLATES[session]
     elif target.execution_provider == OPENVINO:
         nodes["session"] = openvino_session(target.accelerator().thread_values)
     elif target.execution_provider in SEARCHED_OPTIONS:

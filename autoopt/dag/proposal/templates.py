@@ -1,4 +1,4 @@
-"""The templates of proposals: nodes, what each execution provider can use, and the points to try first.
+"""The tables of proposals: nodes, stages, what rules them out, what each provider can use, and the first points.
 
 `templates.toml` is the table; its comments say what each field means.
 """
@@ -9,14 +9,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from autoopt.json_codec import from_json
 from autoopt.space import Value
 from autoopt.spec.proposal_options import PRECISIONS
 
 CPU: Final = "CPUExecutionProvider"
-CUDA: Final = "CUDAExecutionProvider"
 OPENVINO: Final = "OpenVINOExecutionProvider"
 TRIALS: Final = (12, 20, 30, 40)
 MINUTES: Final = (3, 5, 8, 10)
@@ -59,6 +58,8 @@ class ProviderProfile:
     """Node id -> parameters that are not searched."""
     fuses: bool = False
     static_shapes: bool = False
+    session: str = "session"
+    """The node that has its session options."""
 
     def chosen(self, precision: str | None) -> dict[str, Method]:
         """The methods to propose, by precision: the requested one, or all that are worth trying."""
@@ -81,9 +82,75 @@ class FirstPoints:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Alternatives at one place of the graph, on models for which `when` holds."""
+
+    nodes: tuple[str, ...]
+    when: tuple[str, ...] = ()
+    skip: tuple[str, ...] | None = None
+    """The condition by which none of the alternatives is an alternative, too; None: one of them is needed."""
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Nodes that gain nothing where `when` holds."""
+
+    nodes: tuple[str, ...]
+    reason: str
+    when: tuple[str, ...]
+    rule: Literal["inspection", "no-data", "memory"] = "inspection"
+
+
+@dataclass(frozen=True)
+class ValueCut:
+    """Values of parameters that are not tried where `when` holds."""
+
+    nodes: tuple[str, ...]
+    values: Mapping[str, tuple[Value, ...] | Literal["layers"]]
+    """`layers`: numbers of at least as many layers as the model has."""
+    reason: str
+    when: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Values of one node that are not tried together, in chains with all of `nodes`."""
+
+    values: Mapping[str, Mapping[str, tuple[Value, ...]]]
+    """Node -> parameter -> its values; every combination of them. `default` stands for no value."""
+    reason: str
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SearchedHere:
+    """Values that nodes search where `when` holds."""
+
+    nodes: tuple[str, ...]
+    search: Mapping[str, Values]
+    when: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A decision that a node stands for, where `when` holds."""
+
+    node: str
+    what: str
+    why: str
+    when: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Tables:
     """The content of `templates.toml`."""
 
+    stages: tuple[Stage, ...]
+    excluded: tuple[Exclusion, ...]
+    cuts: tuple[ValueCut, ...]
+    combinations: tuple[Combination, ...]
+    searched: tuple[SearchedHere, ...]
+    changes: tuple[Change, ...]
     nodes: Mapping[str, Template]
     providers: Mapping[str, ProviderProfile]
     first_points: Mapping[str, Mapping[str, FirstPoints]]
