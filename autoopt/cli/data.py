@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,10 +41,10 @@ def data(
         description = probe.describe(source, model.absolute())
     assert description is not None, "there is data"
     misfit = ""
-    notes: Sequence[str] = ()
+    notes: list[str] = []
     try:
         described = DescribedData(descriptions=[(source, description)])
-        notes = described.checked(inspection, path, {}, has_script=False).notes
+        notes = list(map(str, described.checked(inspection, path, {}, has_script=False).notes))
     except InputError as error:
         misfit = str(error)
     if as_json:

@@ -104,7 +104,7 @@ def _opened_session(
         warnings += script_warnings(session.ctx, session.ctx.chains.values())
     for warning in warnings:
         session.notes.append(warning)
-        request.observer.on_note(warning)
+        request.observer.on_note(str(warning))
     return session
 
 

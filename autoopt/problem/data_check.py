@@ -9,7 +9,7 @@ from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
-from autoopt.results.run import WARNING
+from autoopt.results import Note, NoteKind
 
 CHANNELS = (1, 3, 4)
 """Numbers of channels that images have."""
@@ -41,7 +41,7 @@ def check_data(
     *,
     fed_back: Collection[str] = (),
     named: bool = False,
-) -> list[str]:
+) -> list[Note]:
     """Check a data set against the model.
 
     Args:
@@ -60,13 +60,13 @@ def check_data(
             equal no output.
     """
     place = f"{where}: data"
-    notes = [f"data: {description.reading}"] if description.reading else []
+    notes = [Note(f"data: {description.reading}")] if description.reading else []
     if not named:
         notes += _check_labels(description, inspection, place)
     inputs = inspection.inputs
     decoder = decoder_of(inspection.input_roles)
     columns, binding = _columns_by_input(description, _only_input(inputs, decoder))
-    notes += binding
+    notes += map(Note, binding)
     if decoder is not None and decoder.tokens in columns:
         fed_back = {*fed_back, *decoder.cache, *decoder.derived}
     for spec in inputs:
@@ -76,7 +76,7 @@ def check_data(
             names = ", ".join(description.columns) or "none"
             message = f"no array for the model's input {spec.name!r}; the data has: {names}"
             raise InputError(message, where=place, remedy=_name_remedy(inputs, description))
-    notes += _ignored(columns, inputs, description.labels)
+    notes += map(Note, _ignored(columns, inputs, description.labels))
     return notes
 
 
@@ -98,7 +98,7 @@ def _columns_by_input(
 
 def _check_array(
     spec: ValueSpec, column: Column, description: DataDescription, inspection: Inspection, place: str
-) -> list[str]:
+) -> list[Note]:
     """Check the array of one input.
 
     Returns:
@@ -115,10 +115,10 @@ def _check_array(
     notes = []
     if column.finite is False:
         text = f"the array for {one_line(spec.name)!r} contains NaN or infinite values"
-        notes.append(f"{WARNING}{text}; leave these items out")
+        notes.append(Note(f"{text}; leave these items out", NoteKind.WARNING))
     cast = _cast_note(spec, column, place)
     if cast:
-        notes.append(f"{array} {cast}")
+        notes.append(Note(f"{array} {cast}"))
     if not description.made_up:
         _check_ids(spec, column, inspection.table_lengths.get(spec.name), place)
     return notes
@@ -158,7 +158,7 @@ def _name_remedy(inputs: Sequence[ValueSpec], description: DataDescription) -> s
     return f"name the arrays after the model's inputs, or say which is which: --inputs {pairs}"
 
 
-def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> list[str]:
+def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> list[Note]:
     """Refuse labels that are NaN, or texts that are not the names of the classes that an output scores.
 
     Returns:
@@ -174,7 +174,7 @@ def _check_labels(description: DataDescription, inspection: Inspection, place: s
         if len(names) > MOST_NAMES:
             names[MOST_NAMES - 1 : -1] = ["..."]
         last = len(description.class_names) - 1
-        return [f"labels: the names {', '.join(names)} count as classes 0 to {last}, in sorted order"]
+        return [Note(f"labels: the names {', '.join(names)} count as classes 0 to {last}, in sorted order")]
     raise InputError(
         f"labels are {len(names) or 'many'} different texts such as {one_line(text)!r}, which no output can equal",
         where=place,

@@ -15,6 +15,7 @@ from autoopt.model.fetch import localized
 from autoopt.model.inspection import Inspection
 from autoopt.problem.data_check import check_data
 from autoopt.problem.problem import DataSets, DataSource
+from autoopt.results import Note
 
 MOST_STARTS = 8
 """Beginnings of sequences that a message lists."""
@@ -43,7 +44,7 @@ class DescribedData:
     sets: DataSets = field(default_factory=DataSets)
     descriptions: Sequence[Described] = ()
     """Of the data sets that there are, each once, the evaluation data first."""
-    notes: Sequence[str] = ()
+    notes: Sequence[Note] = ()
     """Messages for the user."""
     fed_back: Collection[str] = ()
     """Inputs that take the recurrent state."""
@@ -80,7 +81,7 @@ class DescribedData:
         if description.starts:
             note += f"; sequences that start with the state in the data: {len(description.starts)}"
         descriptions = [(streamed, description), *others]
-        return replace(self, sets=sets, descriptions=descriptions, notes=[*self.notes, note])
+        return replace(self, sets=sets, descriptions=descriptions, notes=[*self.notes, Note(note)])
 
     def checked(
         self, inspection: Inspection, place: str, measurement: Mapping[str, Any], *, has_script: bool
@@ -99,7 +100,7 @@ class DescribedData:
             states = measured_states.union(config.get("state", {}).values())
             where = str(config.get("path") or place)
             if description.state and not states:
-                notes.append(f"{where}: {state_advice(description)}")
+                notes.append(Note(f"{where}: {state_advice(description)}"))
             named = "post_process" in config or has_script
             notes += check_data(description, inspection, where, fed_back=states, named=named)
             fed_back |= states

@@ -16,6 +16,7 @@ from autoopt.metrics import Constraint, Metric, Objective, get_metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
 from autoopt.problem.content_keys import run_identity
+from autoopt.results import Note
 from autoopt.settings import root_to_store
 from autoopt.spec import DagSpec
 from autoopt.spec.search import SearchConfig
@@ -159,7 +160,7 @@ class Problem:
     """Versions of the hosts other than this interpreter, by name."""
     candidates: tuple[str, ...] = ()
     """Trials of other runs that are measured in place of a search."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """Messages for the user."""
     proposal: Proposal | None = None
     """The proposed DAG of a bare model; None for a DAG of the user."""

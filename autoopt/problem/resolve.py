@@ -33,6 +33,7 @@ from autoopt.problem.run_request import RunRequest, machine_options, model_name
 from autoopt.problem.runtimes import machine_targets
 from autoopt.registry import DescribeReply
 from autoopt.report.words.steps import ARROW, steps_text
+from autoopt.results import Note, NoteKind
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
@@ -114,7 +115,12 @@ def resolve(
         search=search,
         runtimes=runtimes,
         candidates=request.candidates,
-        notes=(*sources.repairs, *plan.warnings, *dict.fromkeys(sources.data.notes), *explanations(plan), *goal_notes),
+        notes=(
+            *map(Note, (*sources.repairs, *plan.warnings)),
+            *dict.fromkeys(sources.data.notes),
+            *explanations(plan),
+            *map(Note, goal_notes),
+        ),
         proposal=proposal,
     )
 
@@ -251,7 +257,7 @@ def _with_made_up(
             if any(text.startswith("images") for text in description.assumed):
                 remedy = "--image-size HxW or --data FILE"
             note = f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this"
-            data = replace(data, notes=[*data.notes, note])
+            data = replace(data, notes=[*data.notes, Note(note)])
     made_up = data_source(_generated({**params, "items": GENERATED_ITEMS}), probe.cache)
     return replace(data, sets=replace(data.sets, calibration=made_up))
 
@@ -341,16 +347,20 @@ def with_machine_targets(
     return spec, [runtime.words for runtime in runtimes]
 
 
-def explanations(plan: Plan) -> list[str]:
-    """A line each for the values that a proposal tries, its decisions that matter to users, and an earlier run."""
-    lines: list[str] = []
+def explanations(plan: Plan) -> list[Note]:
+    """A note each for the values that a proposal tries, its decisions that matter to users, and an earlier run."""
+    notes: list[Note] = []
     tried = [decision.tried for decision in plan.decisions if decision.tried]
     if tried:
-        lines.append(f"trying {', '.join(tried)}")
+        notes.append(Note(f"trying {', '.join(tried)}"))
     shown = [decision for decision in plan.decisions if not decision.tried and not decision.is_detail]
-    lines += [f"{decision.what}: {decision.why}" for decision in shown]
+    for decision in shown:
+        if decision.what == NoteKind.NO_DATA:
+            notes.append(Note(decision.why, NoteKind.NO_DATA))
+        else:
+            notes.append(Note(f"{decision.what}: {decision.why}"))
     if plan.learned:
         first = steps_text(ARROW.join(plan.learned[0].chain), {}, CHAIN_WIDTH)
         note = "the best in an earlier run of the same graph ('autoopt --verbose plan' says why)"
-        lines.append(f"starting with {first}, {note}")
-    return lines
+        notes.append(Note(f"starting with {first}, {note}"))
+    return notes

@@ -4,13 +4,13 @@ Start with `run.py`: `RunResult` is the document that `autoopt run --json` print
 """
 
 from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult
-from autoopt.results.model import NO_DATA, SOURCE, Baseline, ModelResult, values_of
+from autoopt.results.model import SOURCE, Baseline, ModelResult, values_of
+from autoopt.results.note import Note, NoteKind
 from autoopt.results.run import ChosenTarget, PartResult, RunResult, TargetResult, WorkCounts
 from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.trial import IntermediateResult, Trial
 
 __all__ = [
-    "NO_DATA",
     "SOURCE",
     "Baseline",
     "ChosenTarget",
@@ -19,6 +19,8 @@ __all__ = [
     "MeasurementSummary",
     "MetricChange",
     "ModelResult",
+    "Note",
+    "NoteKind",
     "PartResult",
     "ProfileResult",
     "RunResult",

@@ -24,8 +24,6 @@ SCHEMA: Final = 1
 Json: TypeAlias = Mapping[str, Any]
 SOURCE = "source"
 """The chain name of the source model."""
-NO_DATA = "no data: "
-"""Begins the note on how lossy models are judged without data."""
 
 
 @dataclass(frozen=True)

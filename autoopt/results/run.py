@@ -13,8 +13,6 @@ from autoopt.results.model import SCHEMA, Baseline, Json, ModelResult
 
 INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
 """Status of a run that has not finished."""
-WARNING: Final = "WARNING: "
-"""Start of a note on what makes the whole result doubtful, such as a source model that is no better than chance."""
 
 
 class TimeLimit(StrEnum):
@@ -88,6 +86,10 @@ class RunResult:
     undecided: str = ""
     """The reason why measuring did not decide which model is the best; empty if it did."""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Those of the notes that make the whole result doubtful; every account of the run shows them."""
+    lacks_data: bool = False
+    """True if lossy models were only compared on generated inputs."""
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     targets: tuple[TargetResult, ...] = ()
@@ -116,14 +118,9 @@ class RunResult:
         return self.best
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """The notes that every account of the run shows."""
-        return tuple(note for note in self.notes if note.startswith(WARNING))
-
-    @property
     def other_notes(self) -> tuple[str, ...]:
         """The notes that are no warnings."""
-        return tuple(note for note in self.notes if not note.startswith(WARNING))
+        return tuple(note for note in self.notes if note not in self.warnings)
 
     @property
     def models(self) -> tuple[ModelResult, ...]:

@@ -25,6 +25,10 @@ EMPTY = Inspection((), (), {"": 17}, 8, {}, 0, 0)
 GOOD = np.ones((20, 8), np.float32)
 
 
+def notes_on(description: DataDescription, inspection: Inspection, where: str) -> list[str]:
+    return list(map(str, check_data(description, inspection, where)))
+
+
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
@@ -99,10 +103,10 @@ def test_names_of_classes_count_in_sorted_order_where_an_output_has_as_many(outp
     inspection = replace(EMPTY, outputs=(output,))
     if fits:
         note = "labels: the names ant, bee, cat count as classes 0 to 2, in sorted order"
-        assert check_data(description, inspection, "d.csv") == [note]
+        assert notes_on(description, inspection, "d.csv") == [note]
     else:
         with pytest.raises(InputError, match="labels are 3 different texts such as 'cat', which no output can equal"):
-            check_data(description, inspection, "d.csv")
+            notes_on(description, inspection, "d.csv")
 
 
 def test_labels_that_are_numbers_as_text_are_fine(go: Any, mlp_file: Path, tmp_path: Path) -> None:
@@ -165,7 +169,7 @@ def test_a_shape_that_does_not_fit_names_the_option_that_helps(
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", expected),))
     description = DataDescription(5, {"x": Column("float32", actual, True)}, loader=loader)
     with pytest.raises(InputError) as refused:
-        check_data(description, inspection, "d.npz")
+        notes_on(description, inspection, "d.npz")
     assert str(refused.value).endswith(remedy)
 
 
@@ -173,7 +177,7 @@ def test_a_table_whose_label_is_known_is_not_asked_for_it() -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 13)),))
     columns = {"x": Column("float32", (5, 14), True)}
     with pytest.raises(InputError, match=r"; choose the columns with --inputs A,B,\.\.\.$"):
-        check_data(DataDescription(5, columns, labels=True, loader="csv"), inspection, "d.csv")
+        notes_on(DataDescription(5, columns, labels=True, loader="csv"), inspection, "d.csv")
 
 
 @pytest.mark.parametrize(
@@ -182,20 +186,20 @@ def test_a_table_whose_label_is_known_is_not_asked_for_it() -> None:
 def test_data_are_called_what_the_user_calls_them(loader: str, shape: tuple[int, ...], said: str) -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", *shape[1:])),))
     description = DataDescription(5, {"input": Column("float32", shape, True)}, loader=loader)
-    assert check_data(description, inspection, "d") == [f"data: using {said} as the model's input 'x'"]
+    assert notes_on(description, inspection, "d") == [f"data: using {said} as the model's input 'x'"]
 
 
 def test_files_for_one_of_several_inputs_say_how_to_give_the_others() -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)), ValueSpec("h", "float32", ("n", 3))))
     description = DataDescription(5, {"x": Column("float32", (5, 2), True)}, loader="sounds")
     with pytest.raises(InputError, match=r"no array for the model's input 'h'.* sounds are for one input only: give"):
-        check_data(description, inspection, "d")
+        notes_on(description, inspection, "d")
 
 
 def test_labels_that_are_nan_are_refused() -> None:
     description = DataDescription(5, {}, labels=True, label_kind="value", broken_labels=2)
     with pytest.raises(InputError, match="2 of 5 labels are NaN or infinite; leave these items out"):
-        check_data(description, EMPTY, "d.npz")
+        notes_on(description, EMPTY, "d.npz")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +221,7 @@ def test_labels_that_are_nan_are_refused() -> None:
 )
 def test_a_lossy_or_doubtful_cast_is_noted(given: str, span: tuple[int, int] | None, expected: str, note: str) -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", expected, ("n", 2)),))
-    notes = check_data(DataDescription(5, {"x": Column(given, (5, 2), True, span=span)}), inspection, "x.npz")
+    notes = notes_on(DataDescription(5, {"x": Column(given, (5, 2), True, span=span)}), inspection, "x.npz")
     assert len(notes) == bool(note)
     assert re.search(f"^data: the array for 'x' .*{note}|^$", "".join(notes))
 
@@ -230,7 +234,7 @@ def test_other_content_is_no_number(dtype: str, content: str) -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))
     reason = rf"x\.npz: data: array for input 'x' holds {content}, the model expects float32"
     with pytest.raises(InputError, match=reason):
-        check_data(DataDescription(5, {"x": Column(dtype, (5, 2))}), inspection, "x.npz")
+        notes_on(DataDescription(5, {"x": Column(dtype, (5, 2))}), inspection, "x.npz")
 
 
 @pytest.mark.parametrize(("span", "fits"), [((0, 99), True), ((-100, 0), True), ((0, 100), False), ((-101, 0), False)])
@@ -238,40 +242,40 @@ def test_ids_that_the_model_does_not_know_are_refused(span: tuple[int, int], fit
     inspection = replace(EMPTY, inputs=(ValueSpec("ids", "int64", ("n", 2)),), table_lengths={"ids": 100})
     description = DataDescription(5, {"ids": Column("int64", (5, 2), span=span)})
     made_up = replace(description, made_up=True)
-    assert check_data(made_up, inspection, "x.npz") == []
+    assert notes_on(made_up, inspection, "x.npz") == []
     if fits:
-        assert check_data(description, inspection, "x.npz") == []
+        assert notes_on(description, inspection, "x.npz") == []
         return
     with pytest.raises(InputError, match=f"'ids' holds ids from {span[0]} to {span[1]}, the model knows 0 to 99; use"):
-        check_data(description, inspection, "x.npz")
+        notes_on(description, inspection, "x.npz")
 
 
 def test_an_array_that_is_no_input_is_named() -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))
     columns = {"x": Column("float32", (5, 2), True), "truth": Column("int64", (5,))}
-    (note,) = check_data(DataDescription(5, columns), inspection, "d.npz")
+    (note,) = notes_on(DataDescription(5, columns), inspection, "d.npz")
     assert note.endswith("'truth' is no input of the model and is ignored; if it holds the labels, add --label truth")
-    (note,) = check_data(DataDescription(5, columns, labels=True, label_kind="class"), inspection, "d.npz")
+    (note,) = notes_on(DataDescription(5, columns, labels=True, label_kind="class"), inspection, "d.npz")
     assert note.endswith("is ignored")
 
 
 def test_an_array_that_tokenizers_always_make_is_not_named() -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("ids", "int64", ("n", 2)),))
     columns = {"ids": Column("int64", (5, 2), True), "token_type_ids": Column("int64", (5, 2), True)}
-    assert check_data(DataDescription(5, columns), inspection, "d.npz") == []
+    assert notes_on(DataDescription(5, columns), inspection, "d.npz") == []
 
 
 @pytest.mark.parametrize("names", [("ids",), ("ids", "mask")])
 def test_texts_for_a_model_of_tokens_need_a_tokenizer(names: tuple[str, ...]) -> None:
     inspection = replace(EMPTY, inputs=tuple(ValueSpec(name, "int64", ("n", 2)) for name in names))
     with pytest.raises(InputError, match="for texts, add --tokenizer"):
-        check_data(DataDescription(5, {"text": Column("<U9", (5,))}), inspection, "texts.jsonl")
+        notes_on(DataDescription(5, {"text": Column("<U9", (5,))}), inspection, "texts.jsonl")
 
 
 def _check(shape: tuple[int, ...], expected: tuple[int | str | None, ...]) -> list[str]:
     description = DataDescription(items=50, columns={"x": Column("float32", shape)}, loader="csv")
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", expected),))
-    return check_data(description, inspection, "d.npz")
+    return notes_on(description, inspection, "d.npz")
 
 
 @pytest.mark.parametrize(
@@ -311,9 +315,9 @@ def test_a_batch_axis_may_be_added_or_dropped(shape: tuple[int, ...], expected: 
 def test_tokens_alone_are_enough_for_a_decoder_with_a_cache(name: str) -> None:
     shapes = {"input_ids": ("N", "T"), "attention_mask": ("N", "P + T"), "past_key_values.0.key": ("N", 2, "P", 4)}
     inspection = replace(EMPTY, inputs=tuple(ValueSpec(each, "int64", shape) for each, shape in shapes.items()))
-    notes = check_data(DataDescription(20, {name: Column("int64", (20, 8))}), inspection, "d.npz")
+    notes = notes_on(DataDescription(20, {name: Column("int64", (20, 8))}), inspection, "d.npz")
     used = ["data: using array 'tokens' as the model's input 'input_ids'"] if name == "tokens" else []
     assert notes == used
     columns = {"attention_mask": Column("int64", (20, 8)), "x": Column("int64", (20, 8))}
     with pytest.raises(InputError, match="no array for the model's input 'input_ids'"):
-        check_data(DataDescription(20, columns), inspection, "d.npz")
+        notes_on(DataDescription(20, columns), inspection, "d.npz")

@@ -19,6 +19,7 @@ from autoopt.outcome import Outcome
 from autoopt.problem import reading as sources
 from autoopt.problem import resources as resources_module
 from autoopt.problem.run_request import RunRequest
+from autoopt.results import Note, NoteKind
 from autoopt.workers import CallResult
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
@@ -79,11 +80,11 @@ def test_a_source_that_could_not_be_checked_is_checked_again(
     pool.answers[CHECK_SOURCE] = CallResult(Outcome.FAILED, message="no memory")
     with prepare(request(tmp_path, model, data=data)) as session:
         assert isinstance(session, Session)
-        assert session.notes == ["limit: accuracy may drop by at most 0.01 (--max-drop)"]
+        assert session.notes == [Note("limit: accuracy may drop by at most 0.01 (--max-drop)")]
     pool.answers[CHECK_SOURCE] = {"stops": [], "warnings": ["odd"]}
     with prepare(request(tmp_path, model, data=data)) as session:
         assert isinstance(session, Session)
-        assert "WARNING: odd" in session.notes
+        assert Note("odd", NoteKind.WARNING) in session.notes
 
 
 def test_resources_are_closed_with_the_session(tmp_path: Path, pool: ReadingPool, model: Path) -> None:

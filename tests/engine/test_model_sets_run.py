@@ -378,7 +378,7 @@ def test_a_set_says_that_it_feeds_no_state_back(tmp_path: Path) -> None:
     request = RunRequest(dag=parts["cell"], parts=parts, data=data, home=tmp_path / "home", measurement=SHORT)
     with prepare(request) as prepared:
         assert isinstance(prepared, ModelSetRun)
-        (note,) = [note for note in prepared.notes if "items follow each other" in note]
+        (note,) = [note for note in map(str, prepared.notes) if "items follow each other" in note]
     assert note.startswith("cell: items follow each other, but the whole set is measured with the states in the data; ")
     assert "'autoopt init MODEL --data FILE' writes" in note
 

@@ -28,7 +28,7 @@ from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.problem.run_request import RunRequest
 from autoopt.report.words.verdict import verdict
-from autoopt.results import RunResult, Trial
+from autoopt.results import Note, NoteKind, RunResult, Trial
 from autoopt.workers.gate import GATE_FILE
 
 
@@ -400,7 +400,9 @@ def test_before_the_search_it_says_what_it_will_do(simulation: Simulation) -> No
         def on_phase(self, name: str) -> None:
             said.append(name)
 
-    problem = replace(simulation.asked(trials=1, minutes=2.5), notes=("level 3: all passes", "no data: so it is"))
+    problem = replace(
+        simulation.asked(trials=1, minutes=2.5), notes=(Note("level 3: all passes"), Note("so it is", NoteKind.NO_DATA))
+    )
     request = RunRequest(dag=simulation.plan.spec, home=simulation.folder / "home", workers=1, observer=Said())
     open_session(request, problem, simulation.resources, time.monotonic()).closing.close()
     assert said == [

@@ -48,7 +48,7 @@ def test_a_bare_model_is_measured_with_its_own_state(simulation: Simulation, mod
     assert sets.evaluation.config["state"] == STATE
     assert sets.evaluation.config["reset_every"] == 5
     assert sets.calibration == sets.evaluation
-    assert any("own recurrent state (state_out -> state)" in note for note in problem.notes)
+    assert any("own recurrent state (state_out -> state)" in note.text for note in problem.notes)
 
 
 def test_other_calibration_data_stay_as_they_are(simulation: Simulation, model: str) -> None:
@@ -62,7 +62,7 @@ def test_a_dag_keeps_what_it_says(simulation: Simulation, model: str, options: d
     problem = resolve(simulation, dag=DAG, model=model, data="evaluation", **options)
     assert problem.data.evaluation.config is not None
     assert "state" not in problem.data.evaluation.config
-    advice = [note for note in problem.notes if f"state: {json.dumps(STATE)}" in note]
+    advice = [note for note in map(str, problem.notes) if f"state: {json.dumps(STATE)}" in note]
     assert bool(advice) is not bool(options)
 
 
@@ -81,8 +81,8 @@ def test_first_states_of_the_data_are_kept_where_sequences_start(simulation: Sim
     config = problem.data.evaluation.config
     assert config is not None
     assert config["starts"] == [0, 7]
-    assert any("sequences that start with the state in the data: 2" in note for note in problem.notes)
-    advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
+    assert any("sequences that start with the state in the data: 2" in note.text for note in problem.notes)
+    advice = list(map(str, resolve(simulation, dag=DAG, model=model, data="evaluation").notes))
     assert any('state: {"state_out": "state"}, starts: [0, 7] in the data' in note for note in advice)
 
 
@@ -90,7 +90,7 @@ def test_many_sequences_are_left_to_init(simulation: Simulation, model: str) -> 
     pool = simulation.resources.pool
     assert isinstance(pool, ReadingPool)
     pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": list(range(0, 40, 4))}
-    advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
+    advice = list(map(str, resolve(simulation, dag=DAG, model=model, data="evaluation").notes))
     assert any("'autoopt init MODEL --data FILE' writes the fields" in note for note in advice)
 
 

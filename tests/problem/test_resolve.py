@@ -16,6 +16,7 @@ from autoopt.problem import reading as sources
 from autoopt.problem.problem import Limits, Problem
 from autoopt.problem.resolve import resolve as resolve_request
 from autoopt.problem.run_request import RunRequest, spec_of
+from autoopt.results import Note
 from autoopt.spec.proposal_options import ProposalOptions
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
@@ -127,7 +128,7 @@ def test_sizes_of_generated_inputs_are_fixed_and_said(simulation: Simulation, po
     pool.answers[sources.INSPECT] = inspection.to_json()
     pool.answers[sources.DESCRIBE_DATA] = {"columns": {"x": column}, "made_up": True, "assumed": ["images of 8x9"]}
     problem = resolve(simulation, model, str(model))
-    assert "generated inputs: images of 8x9; --image-size HxW or --data FILE changes this" in problem.notes
+    assert Note("generated inputs: images of 8x9; --image-size HxW or --data FILE changes this") in problem.notes
     config = problem.data.calibration.config
     assert config is not None
     assert config["load_dataset"]["params"]["shapes"] == {"x": [1, 3, 8, 9]}

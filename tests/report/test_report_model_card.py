@@ -52,7 +52,8 @@ def test_it_says_where_it_was_measured_and_what_limits_it(card: Card) -> None:
 
 
 def test_what_makes_the_result_doubtful_is_a_limit(card: Card) -> None:
-    doubtful = replace(card, result=replace(card.result, notes=("WARNING: accuracy is at chance", "a note")))
+    warning = "WARNING: accuracy is at chance"
+    doubtful = replace(card, result=replace(card.result, notes=(warning, "a note"), warnings=(warning,)))
     assert "- WARNING: accuracy is at chance\n" in model_card(doubtful)
     assert "a note" not in model_card(doubtful)
 

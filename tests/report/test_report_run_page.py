@@ -56,7 +56,8 @@ def test_the_headline_is_one_sentence_and_what_is_open_stands_below_it(result: R
 
 
 def test_a_warning_stands_below_the_answer(result: RunResult, trials: list[Trial]) -> None:
-    text = html_report(replace(result, notes=("WARNING: accuracy is at <chance>",)), trials, FACTS)
+    said = "WARNING: accuracy is at <chance>"
+    text = html_report(replace(result, notes=(said,), warnings=(said,)), trials, FACTS)
     warning = text.index('<p class="warning">WARNING: accuracy is at &lt;chance&gt;</p>')
     assert text.index('class="headline"') < warning < text.index("<nav>")
 

@@ -80,7 +80,11 @@ def test_notes_that_were_read_during_the_run_are_not_repeated(result: RunResult)
 
 def test_warnings_follow_the_answer_also_if_they_were_read_during_the_run(result: RunResult) -> None:
     warning = "WARNING: accuracy is at chance"
-    lines = shown(replace(result, notes=(warning,)), shown_notes=[warning], next_steps=["Why: autoopt report"])
+    lines = shown(
+        replace(result, notes=(warning,), warnings=(warning,)),
+        shown_notes=[warning],
+        next_steps=["Why: autoopt report"],
+    )
     assert lines[-3].startswith("3.3x faster")
     assert lines[-2:] == [warning, "Why: autoopt report"]
 

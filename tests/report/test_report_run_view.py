@@ -64,9 +64,10 @@ def test_caveats_of_a_set_name_its_models(result: RunResult) -> None:
 
 
 def test_a_warning_comes_before_the_answer(result: RunResult) -> None:
-    lines = lines_of(replace(result, notes=("WARNING: accuracy is at chance",)))
-    assert lines[-3:-1] == ["WARNING: accuracy is at chance", ""]
-    assert "note: WARNING: accuracy is at chance" not in lines
+    warning = "WARNING: accuracy is at chance"
+    lines = lines_of(replace(result, notes=(warning,), warnings=(warning,)))
+    assert lines[-3:-1] == [warning, ""]
+    assert f"note: {warning}" not in lines
 
 
 def test_the_answer_comes_last_with_the_files_before_and_the_next_step_behind(result: RunResult) -> None:

@@ -63,7 +63,8 @@ def test_the_document_has_the_keys_that_users_know() -> None:
     document: dict[str, Any] = RUN.to_json()
     assert list(document) == [
         "schema", "run", "status", "reused", "baseline", "best", "best_lossy", "pareto", "trials", "pass_runs",
-        "evaluations", "seconds", "stopped", "time_limit", "untried", "undecided", "notes", "objectives", "constraints",
+        "evaluations", "seconds", "stopped", "time_limit", "untried", "undecided", "notes", "warnings",
+            "lacks_data", "objectives", "constraints",
     ]  # fmt: skip
     assert list(document["baseline"]) == ["artifact", "path", "metrics", "intervals"]
     assert document["pass_runs"] == {"executed": 4, "reused": 1}

@@ -25,7 +25,7 @@ from autoopt.problem.problem import DataSets, DataSource, Problem
 from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest, part_request, spec_of
-from autoopt.results import NO_DATA
+from autoopt.results import Note, NoteKind
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.store import ModelRecord, RunRecord
@@ -131,18 +131,19 @@ def open_model_set(
     )
 
 
-def _state_notes(parts: Sequence[SetPart], data: object) -> list[str]:
+def _state_notes(parts: Sequence[SetPart], data: object) -> list[Note]:
     """Say that the set is measured without feeding recurrent state back, and what to do instead."""
-    notes: list[str] = []
+    notes: list[Note] = []
     for part in parts:
         config = part.problem.data.evaluation.config or {}
         if config.get("state"):
-            notes.append(
+            text = (
                 f"{part.name}: items follow each other, but the whole set is measured with the states in the data; "
                 f"'autoopt init MODEL --data FILE' writes a dag.yaml that measures {part.name} alone with its own state"
             )
+            notes.append(Note(text))
     if isinstance(data, Mapping) and data.get("state"):
-        notes.append("data.state: recurrent state is not fed back in a set; write it for a run of one model")
+        notes.append(Note("data.state: recurrent state is not fed back in a set; write it for a run of one model"))
     return notes
 
 
@@ -199,7 +200,7 @@ def _whole(
         measurement={**spec.measurement, **request.measurement},
         model="",
         search=spec.search.config().overridden(request.search),
-        notes=(*_connection_notes(sources.description), *_generated_notes(request, recorded, part), *notes),
+        notes=(*_connection_notes(sources.description), *_generated_notes(request, recorded, part), *map(Note, notes)),
     )
 
 
@@ -209,26 +210,28 @@ def _post_process(data: DataSource) -> dict[str, object]:
     return {key: config[key] for key in ("post_process", "user_script") if config.get(key) is not None}
 
 
-def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: Problem) -> list[str]:
+def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: Problem) -> list[Note]:
     """Describe the generated inputs of a run without data, and their consequence for its answer; nothing with data."""
     if not request.data_is_generated:
         return []
     sizes = ", ".join(recorded.recording.assumed) or "as the models take them"
-    notes = [f"generated inputs: {sizes}; --data FILE changes this"]
+    notes = [Note(f"generated inputs: {sizes}; --data FILE changes this")]
     if part.unverified:
-        notes.append(f"{NO_DATA}only lossless models are chosen; the best lossy one of each is shown, unverified")
+        text = "only lossless models are chosen; the best lossy one of each is shown, unverified"
+        notes.append(Note(text, NoteKind.NO_DATA))
     return notes
 
 
-def _connection_notes(description: ModelSet) -> list[str]:
+def _connection_notes(description: ModelSet) -> list[Note]:
     """The connections of a set in words."""
     notes = []
     links = [f"{source} -> {target}" for target, source in description.connections.items() if "." in source]
     if links:
-        notes.append(f"connected: {', '.join(links)}")
+        notes.append(Note(f"connected: {', '.join(links)}"))
     generation = description.generation
     if generation is not None and generation.cache:
-        notes.append(f"generates: {generation.first} for the prompt, {generation.further} for each further token")
+        text = f"generates: {generation.first} for the prompt, {generation.further} for each further token"
+        notes.append(Note(text))
     elif generation is not None:
-        notes.append(f"generates: {generation.first} over all tokens again for each, because it has no cache")
+        notes.append(Note(f"generates: {generation.first} over all tokens again for each, because it has no cache"))
     return notes

@@ -28,7 +28,7 @@ from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
 from autoopt.report.words.verdict import gains
-from autoopt.results import Baseline, ModelResult, PartResult, RunResult
+from autoopt.results import Baseline, ModelResult, Note, NoteKind, PartResult, RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.store.finished import result_of
 
@@ -44,7 +44,7 @@ class ModelSetRun(RunOfParts[SetPart]):
     whole: RunContext = field(kw_only=True)
     """The whole set as a problem."""
     description: ModelSet = field(kw_only=True)
-    notes: list[str] = field(kw_only=True)
+    notes: list[Note] = field(kw_only=True)
     _package: InterimPackage = field(init=False)
     """The best models so far in the output folder."""
 
@@ -64,7 +64,7 @@ class ModelSetRun(RunOfParts[SetPart]):
         """Search each part, then choose the set."""
         observer = self.request.observer
         for note in self.notes:
-            observer.on_note(note)
+            observer.on_note(str(note))
         for part in self.parts:
             observer.on_phase(f"model {part.name}: {100 * part.share:.0f} % of the time of a whole inference")
             try:
@@ -123,7 +123,7 @@ class ModelSetRun(RunOfParts[SetPart]):
             baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
             front=() if best is None or best.is_source else (best,),
-            notes=(*self.notes, *choice.notes, *lossy),
+            notes=(*map(str, self.notes), *choice.notes, *lossy),
             undecided=choice.undecided,
         )
 
@@ -160,7 +160,8 @@ class ModelSetRun(RunOfParts[SetPart]):
             result,
             evaluations=result.evaluations + attempt.counts.of("evaluations"),
             seconds={"total": round(attempt.elapsed(), 3)},
-            notes=tuple(self.notes),
+            notes=tuple(map(str, self.notes)),
+            lacks_data=any(note.kind is NoteKind.NO_DATA for note in self.notes),
             parts=tuple(parts),
             objectives=goal.objectives,
             constraints=goal.constraints,

@@ -20,7 +20,7 @@ from autoopt.problem.problem import Problem
 from autoopt.problem.reading import first_call
 from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.report.words.failures import plain_reason
-from autoopt.results.run import WARNING
+from autoopt.results import Note, NoteKind
 from autoopt.workers import gated_call
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
@@ -41,7 +41,7 @@ def source_failure(problem: Problem, message: str) -> str:
     return f"the source model does not run{inputs}: {plain_reason(message)}"
 
 
-def source_warnings(ctx: RunContext) -> list[str]:
+def source_warnings(ctx: RunContext) -> list[Note]:
     """Run the source model on some items, of the data or generated: a warning for each sign of trouble, or for no time.
 
     A model that cannot be run says so when it is measured. Only this machine's interpreter is asked.
@@ -70,7 +70,7 @@ def source_warnings(ctx: RunContext) -> list[str]:
         _, reply = read_once(ctx.store.home, key, lambda _: _check(ctx, payload))
         return _warnings(problem, reply)
     except _SourceFails as failure:
-        return [UNCHECKED] if config is not None and failure.outcome is Outcome.TIMEOUT else []
+        return [Note(UNCHECKED)] if config is not None and failure.outcome is Outcome.TIMEOUT else []
 
 
 class _SourceFails(Exception):
@@ -96,19 +96,19 @@ def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
     return result.value
 
 
-def _warnings(problem: Problem, reply: Mapping[str, Any]) -> list[str]:
+def _warnings(problem: Problem, reply: Mapping[str, Any]) -> list[Note]:
     if reply["stops"] and problem.goal.kept_task_metrics:
         raise InputError(reply["stops"][0], where=problem.data.evaluation.place, remedy=WITHOUT_LABELS)
-    return [f"{WARNING}{text}" for text in (*reply["stops"], *reply["warnings"])]
+    return [Note(text, NoteKind.WARNING) for text in (*reply["stops"], *reply["warnings"])]
 
 
-def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:
+def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[Note]:
     """Run each pass of the user's script once, at the first point of a chain; one warning for each that has a bug.
 
     A trial at that point reuses what has run.
     """
     script = str(ctx.problem.script.path)
-    warnings: list[str] = []
+    warnings: list[Note] = []
     checked: set[str] = set()
     for chain in chains:
         for node in chain.nodes:
@@ -119,7 +119,7 @@ def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:
             progress = run_chain(ctx, nodes_up_to(chain, node.id), chain.space.configs(point))
             bug = script_bug(ctx, progress.outcome, progress.message)
             if bug:
-                warnings.append(f"{WARNING}your pass fails: {bug}")
+                warnings.append(Note(f"your pass fails: {bug}", NoteKind.WARNING))
     return warnings
 
 

@@ -22,7 +22,7 @@ from autoopt.problem.problem import Problem
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest, model_name, without_secrets
 from autoopt.report.words.formatting import plural
-from autoopt.results import RunResult
+from autoopt.results import NoteKind, RunResult
 from autoopt.results.run import TimeLimit
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.factory import create_study
@@ -131,8 +131,8 @@ def _is_cut_short(result: Json) -> bool:
 def _announce(request: RunRequest, problem: Problem) -> None:
     """Say before the search what is tried, what is missing, and how long it may take."""
     # What is missing comes first: it is what the user can change.
-    for note in sorted(problem.notes, key=lambda note: not note.startswith("no data")):
-        request.observer.on_note(note)
+    for note in sorted(problem.notes, key=lambda note: note.kind is not NoteKind.NO_DATA):
+        request.observer.on_note(str(note))
     plan, search = problem.plan, problem.search
     text = f"searching {plural(plan.point_count, 'configuration')} in {plural(plan.chain_count, 'chain')}"
     limits: list[str] = []

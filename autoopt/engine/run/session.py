@@ -41,7 +41,7 @@ from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.words.formatting import plural
-from autoopt.results import Baseline, ModelResult, RunResult, Trial
+from autoopt.results import Baseline, ModelResult, Note, NoteKind, RunResult, Trial
 from autoopt.results.run import SearchEnd
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
@@ -69,7 +69,7 @@ class Session:
 
     ctx: RunContext
     study: Study | ChainStudies
-    notes: list[str]
+    notes: list[Note]
     name: str
     answer: RunResult | None = None
     remeasure: bool = False
@@ -144,7 +144,7 @@ class Session:
                 raise InputError(measurements.message, where=self.name)
             if not measurements.outcome.good and not self._is_source_untimely:
                 failure = source_failure(self.ctx.problem, measurements.message)
-                self.notes.append(f"no ratios: {failure}")
+                self.notes.append(Note(f"no ratios: {failure}"))
                 self._show_note(failure)
             self._refuse_ruined(measurements.metrics)
             self._baseline = measurements
@@ -251,7 +251,7 @@ class Session:
             raise InputError(f"{failure}; no pass that was tried repairs it", where=self.name)
         bugs = [script_bug(self.ctx, trial.outcome, trial.message) for trial in trials]
         if not trials:
-            self.notes.append(f"no trial ran: {end.text}")
+            self.notes.append(Note(f"no trial ran: {end.text}"))
         elif all(bugs):
             raise InputError(f"your pass fails in every trial: {bugs[0]}", where=self.name)
         result = self._result(trials, end)
@@ -332,7 +332,8 @@ class Session:
         broken = [trial for trial in trials if trial.number in before and not trial.feasible]
         if broken:
             reason = broken[0].explanation
-            self.notes.append(f"{plural(len(broken), 'candidate')} broke a constraint when measured again: {reason}")
+            candidates = plural(len(broken), "candidate")
+            self.notes.append(Note(f"{candidates} broke a constraint when measured again: {reason}"))
 
     @property
     def _verified_ranking(self) -> Ranking:
@@ -378,7 +379,7 @@ class Session:
             waited = waiting_text(attempt.counts.seconds().get(WAITING, 0.0))
             best = source
             undecided = "; ".join(filter(None, ("the time was up before the source model was measured", waited)))
-        status, notes = "finished", [*explain_untried(trials), *self.notes, *explain_repeats(trials)]
+        status, notes = "finished", [*explain_untried(trials), *map(str, self.notes), *explain_repeats(trials)]
         notes += explain_waiting(attempt.counts.seconds().get(WAITING, 0.0), attempt.elapsed())
         if best is None:
             status, notes = "nothing meets the constraints", [*explain_no_result(trials), *notes]
@@ -399,6 +400,8 @@ class Session:
             evaluations=attempt.counts.of("evaluations"),
             seconds={"total": round(attempt.elapsed(), 3), **attempt.counts.seconds()},
             notes=tuple(notes),
+            warnings=tuple(str(note) for note in self.notes if note.kind is NoteKind.WARNING),
+            lacks_data=any(note.kind is NoteKind.NO_DATA for note in self.notes),
             stopped=end.text,
             time_limit=end.limit,
             untried=sum(trial.transient for trial in trials) + self._is_source_untimely,

@@ -233,12 +233,14 @@ class Targets(RunOfParts[TargetPart]):
     def _result(self, chosen: ChosenTarget, baseline: Baseline, notes: list[str]) -> RunResult:
         ended: list[TargetPart | PoolPart] = [*self.parts, *(pool for pool in self.pools if pool.result is not None)]
         targets: list[TargetResult] = []
+        warnings: list[str] = []
         for part in ended:
             assert part.result is not None, "its search has ended"
             target = part.target.target().content
             del target["name"]
             targets.append(TargetResult(part.name, target, part.result))
             notes += [f"{part.name}: {note}" for note in part.result.notes]
+            warnings += [f"{part.name}: {warning}" for warning in part.result.warnings]
         results = [target.result for target in targets]
         best = chosen.models.get(chosen.name, results[0].best)
         return replace(
@@ -248,6 +250,7 @@ class Targets(RunOfParts[TargetPart]):
             best=best,
             seconds={"total": round(time.monotonic() - self.began, 3)},
             notes=(*self.left_out, *notes),
+            warnings=tuple(warnings),
             targets=tuple(targets),
             choice=chosen,
             objectives=results[0].objectives,

@@ -8,7 +8,7 @@ from autoopt.errors import one_line
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
 from autoopt.report.words.change import change_text, words_of
 from autoopt.report.words.formatting import percent, plural, short
-from autoopt.results import NO_DATA, ModelResult, RunResult
+from autoopt.results import ModelResult, RunResult
 from autoopt.results.figures import first_objective, is_quality, metrics_of
 
 Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
@@ -47,9 +47,8 @@ def lossy_steps(result: RunResult) -> list[str]:
     """The next steps for the lossy models of a run without data; none without such a run."""
     model = result.best_lossy
     if model is None:
-        lacks_data = any(note.startswith(NO_DATA) for note in result.notes)
         infeasible = result.trial_counts.get("infeasible", 0)
-        if not lacks_data or not infeasible:
+        if not result.lacks_data or not infeasible:
             return []
         models = plural(infeasible, "lossy model")
         return [f"{models} broke the limit on generated inputs; --data FILE judges by accuracy"]
