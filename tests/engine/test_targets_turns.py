@@ -11,7 +11,6 @@ import pytest
 from autoopt.engine.targets.choice import fastest_target, time_in_sittings
 from autoopt.errors import TimeUp
 from autoopt.measure.intervals.replicas import over_stretches
-from autoopt.measure.latency.estimate import unit_logs
 from autoopt.measure.latency.subjects import Replica, Subject
 from autoopt.measure.latency.timer import Block, WarmUp
 from autoopt.measure.settings import MeasurementSettings
@@ -52,7 +51,7 @@ def test_an_interval_covers_the_ratio_of_deployments_whose_processes_differ(spre
 
     for _ in range(trials):
         [comparison] = time_in_sittings(opened, SETTINGS, float("inf"))
-        estimate = over_stretches(comparison.estimate(), unit_logs(comparison))
+        estimate = over_stretches(comparison.estimate(), comparison.unit_logs())
         covered += estimate.low <= 0.8 <= estimate.high
     assert covered >= 0.93 * trials
 

@@ -23,7 +23,7 @@ from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
 from autoopt.measure.intervals.replicas import FEW, over_stretches
 from autoopt.measure.latency.busy import LONGEST
-from autoopt.measure.latency.estimate import Comparison, Estimates, estimates, unit_logs
+from autoopt.measure.latency.estimate import Comparison, Estimates, estimates
 from autoopt.measure.latency.load import Load, QuietWait
 from autoopt.measure.latency.pairs import Pair
 from autoopt.measure.latency.subjects import Replica, Subject
@@ -110,7 +110,7 @@ def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarg
     for part, comparison in zip(contenders, comparisons, strict=True):
         request = replace(_request(part, bests[part.name].candidate), source=None, metrics=(MEDIAN_LATENCY,))
         found = estimates(request, comparison, load.contention)
-        models[part.name] = _as_timed(part.name, bests[part.name], found, unit_logs(comparison))
+        models[part.name] = _as_timed(part.name, bests[part.name], found, comparison.unit_logs())
     baseline = replace(
         baseline,
         metrics={**baseline.metrics, **values_of(found.source_metrics)},
@@ -236,7 +236,7 @@ def fastest_target(
         ratio = ratios[name]
         if first in gaining:
             both = _compared(comparisons[name], comparisons[first])
-            ratio = over_stretches(both.estimate(), unit_logs(both))
+            ratio = over_stretches(both.estimate(), both.unit_logs())
         if ratio.widened(ROOM).is_gain("minimize"):
             return name, notes
         notes.append(f"{name} is not certainly faster than {first}, which you have now")

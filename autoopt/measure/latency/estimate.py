@@ -84,9 +84,12 @@ class Comparison:
         """True if the replicas are the independent units, rather than the pairs."""
         return self.replicas >= FEW and len({pair.replica for pair in self.pairs}) == self.replicas
 
-    def _independent_logs(self, selected: Sequence[int]) -> list[float]:
-        """Compute the logarithms of the independent ratios: of each replica's median pair, or of each pair."""
-        pairs = [self.pairs[number] for number in selected]
+    def unit_logs(self, pairs: Sequence[Pair] | None = None) -> list[float]:
+        """Compute the logarithms of the independent ratios: of each replica's median pair, or of each pair.
+
+        Without `pairs`, of all of them, disturbed or not, so that comparisons have the same units.
+        """
+        pairs = self.pairs if pairs is None else pairs
         if self.by_replica:
             return [float(np.median(logs)) for logs in _logs_by_replica(pairs).values()]
         return [math.log(pair.candidate / pair.source) for pair in pairs]
@@ -96,7 +99,8 @@ class Comparison:
         return self._estimate(self.selected())
 
     def _estimate(self, selected: Sequence[int]) -> Estimate:
-        return log_interval(self._independent_logs(selected), beyond=self.beyond, seed=self.seed)
+        logs = self.unit_logs([self.pairs[number] for number in selected])
+        return log_interval(logs, beyond=self.beyond, seed=self.seed)
 
     @property
     def beyond(self) -> float:
@@ -125,10 +129,19 @@ class Comparison:
         return math.sqrt((total - within + within / longer) / total)
 
     def summary(self) -> dict[str, JsonValue]:
-        """Describe the comparison, as JSON for the evaluation's details. `blocks` holds all medians, in ns."""
-        reference = self.source or self.candidate
+        """Describe the comparison, as JSON for the evaluation's details.
+
+        `blocks` lists the pairs by column, in ns, so that another estimator can be applied without measuring again.
+        """
         drift, spread = self._source_pace()
         selected = self.selected_pairs()
+        blocks: dict[str, JsonValue] = {
+            "replica": [pair.replica for pair in self.pairs],
+            "candidate": [round(pair.candidate) for pair in self.pairs],
+            "disturbed": [round(pair.disturbed, 3) for pair in self.pairs],
+        }
+        if self.source is not None:
+            blocks["source"] = [round(pair.source) for pair in self.pairs]
         logs = [math.log(pair.candidate / pair.source) for pair in selected]
         return {
             "pairs": len(self.pairs),
@@ -138,24 +151,10 @@ class Comparison:
             "repeats": self.candidate.repeats,
             "source_repeats": self.source.repeats if self.source else 0,
             "effective_repeats": round(effective_count(logs), 1),
-            "warm_up_calls": self.candidate.replicas[0].warm.calls,
-            "warm_up_settled": all(replica.warm.settled for replica in self.candidate.replicas),
-            "source_warm_up_calls": reference.replicas[0].warm.calls,
             "baseline_drift": drift,
             "baseline_spread": spread,
-            "blocks": self._blocks(),
+            "blocks": blocks,
         }
-
-    def _blocks(self) -> dict[str, JsonValue]:
-        """List the pairs by column, so that another estimator can be applied without measuring again."""
-        columns: dict[str, JsonValue] = {
-            "replica": [pair.replica for pair in self.pairs],
-            "candidate": [round(pair.candidate) for pair in self.pairs],
-            "disturbed": [round(pair.disturbed, 3) for pair in self.pairs],
-        }
-        if self.source is not None:
-            columns["source"] = [round(pair.source) for pair in self.pairs]
-        return columns
 
     def _undisturbed_share(self) -> float:
         return round(sum(level <= 1 for level in disturbance(self.pairs)) / len(self.pairs), 3)
@@ -190,7 +189,7 @@ def shared_variance(comparisons: Sequence[Comparison]) -> float:
     their number; 0 for one comparison. Values beyond 3 median absolute deviations are moved there, as one disturbed
     block must not decide.
     """
-    ratios = np.array(list(map(unit_logs, comparisons)))
+    ratios = np.array([comparison.unit_logs() for comparison in comparisons])
     if len(ratios) < 2 or ratios.shape[1] < 3:
         return 0.0
     middle = np.median(ratios, axis=1, keepdims=True)
@@ -198,13 +197,6 @@ def shared_variance(comparisons: Sequence[Comparison]) -> float:
     covariances = np.cov(np.clip(ratios, middle - reach, middle + reach))
     shared = covariances[~np.eye(len(ratios), dtype=bool)].mean()
     return float(max(0.0, shared) / ratios.shape[1])
-
-
-def unit_logs(comparison: Comparison) -> list[float]:
-    """Compute the logarithms of the ratios of all units, disturbed or not, so that comparisons have the same units."""
-    if comparison.by_replica:
-        return [float(np.median(logs)) for logs in _logs_by_replica(comparison.pairs).values()]
-    return [math.log(pair.candidate / pair.source) for pair in comparison.pairs]
 
 
 def _logs_by_replica(pairs: Sequence[Pair]) -> dict[int, list[float]]:
@@ -316,7 +308,8 @@ def estimates(request: MeasureRequest, comparison: Comparison, contention: float
     if comparison.source is None:
         return Estimates(metrics, interrupted=interrupted)
     source_metrics = _absolute_values(comparison, comparison.source, names, batch_size)
-    by_statistic = {key: _ratio(comparison, comparison.source, key) for key in {STATISTICS[name] for name in names}}
+    keys = {STATISTICS[name] for name in names}
+    by_statistic = {key: _statistic(comparison, key, comparison.candidate, comparison.source) for key in keys}
     ratios = {}
     for name in names:
         ratio = by_statistic[STATISTICS[name]]
@@ -330,7 +323,7 @@ def _absolute_values(
     comparison: Comparison, subject: Subject, names: Sequence[str], batch_size: int
 ) -> dict[str, Estimate]:
     """Estimate metrics in ms, throughput in items per second."""
-    by_statistic = {key: _absolute_ns(comparison, subject, key) for key in {STATISTICS[name] for name in names}}
+    by_statistic = {key: _statistic(comparison, key, subject) for key in {STATISTICS[name] for name in names}}
     values: dict[str, Estimate] = {}
     for name in names:
         ns = by_statistic[STATISTICS[name]]
@@ -342,37 +335,39 @@ def _absolute_values(
     return values
 
 
-def _absolute_ns(comparison: Comparison, subject: Subject, name: str) -> Estimate:
-    if name in START_UP:
-        return log_interval(np.log(_start_up_times(subject, name)).tolist(), beyond=BEYOND)
-    if comparison.by_replica:
-        return log_interval(np.log(_values_by_replica(comparison, subject, name)).tolist(), beyond=BEYOND)
-    blocks = _blocks(comparison, subject, name)
-    return block_interval(_statistic_of(blocks, name), blocks, comparison.beyond)
-
-
-def _ratio(comparison: Comparison, source: Subject, name: str) -> Estimate:
-    candidate = comparison.candidate
-    if name == "p50":
+def _statistic(comparison: Comparison, name: str, subject: Subject, source: Subject | None = None) -> Estimate:
+    """Estimate a statistic of a model's times, in ns; with a source, the ratio to the source's."""
+    if name == "p50" and source is not None:
         return comparison.estimate()
-    if name in START_UP:
-        logs = np.log(_start_up_times(candidate, name)) - np.log(_start_up_times(source, name))
+    if name in START_UP or comparison.by_replica:
+        logs = _logs_by_session(comparison, subject, name)
+        if source is not None:
+            logs = logs - _logs_by_session(comparison, source, name)
         return log_interval(logs.tolist(), beyond=BEYOND)
-    if comparison.by_replica:
-        logs = np.log(_values_by_replica(comparison, candidate, name))
-        source_logs = np.log(_values_by_replica(comparison, source, name))
-        return log_interval((logs - source_logs).tolist(), beyond=BEYOND)
-    blocks, source_blocks = _blocks(comparison, candidate, name), _blocks(comparison, source, name)
-    of_candidate, of_source = _statistic_of(blocks, name), _statistic_of(source_blocks, name)
-    return block_interval(lambda resamples: of_candidate(resamples) / of_source(resamples), blocks, comparison.beyond)
+    blocks = _blocks(comparison, subject, name)
+    of_subject = _statistic_of(blocks, name)
+    if source is None:
+        return block_interval(of_subject, blocks, comparison.beyond)
+    of_source = _statistic_of(_blocks(comparison, source, name), name)
+    return block_interval(lambda resamples: of_subject(resamples) / of_source(resamples), blocks, comparison.beyond)
 
 
-def _start_up_times(subject: Subject, name: str) -> list[float]:
-    """Return the start-up times of the sessions; the very first also pays for reading the file and loading code."""
-    times = [float(getattr(replica, name)) for replica in subject.replicas]
-    if len(times) >= 3:
-        return times[1:]
-    return times
+def _logs_by_session(comparison: Comparison, subject: Subject, name: str) -> np.ndarray:
+    """Compute the logarithms of a statistic of each session that counts."""
+    if name in START_UP:
+        times = [float(getattr(replica, name)) for replica in subject.replicas]
+        # The very first session also pays for reading the file and loading code.
+        return np.asarray(np.log(times[1:] if len(times) >= 3 else times))
+    pools: dict[int, list[np.ndarray]] = {}
+    for number, block in zip(_counted(comparison, name), _blocks(comparison, subject, name), strict=True):
+        pools.setdefault(comparison.pairs[number].replica, []).append(block)
+    values = []
+    for pool in map(np.concatenate, pools.values()):
+        if name in QUANTILES:
+            values.append(np.quantile(pool, QUANTILES[name]))
+        else:
+            values.append(pool[_counts_in_mean(pool)].mean())
+    return np.asarray(np.log(values))
 
 
 def _counted(comparison: Comparison, name: str) -> list[int]:
@@ -394,24 +389,11 @@ def _blocks(comparison: Comparison, subject: Subject, name: str) -> list[np.ndar
     return [blocks[number] for number in _counted(comparison, name)]
 
 
-def _values_by_replica(comparison: Comparison, subject: Subject, name: str) -> list[float]:
-    pools: dict[int, list[np.ndarray]] = {}
-    for number, times in zip(_counted(comparison, name), _blocks(comparison, subject, name), strict=True):
-        pools.setdefault(comparison.pairs[number].replica, []).append(times)
-    return [_value(np.concatenate(pool), name) for pool in pools.values()]
-
-
 def _statistic_of(blocks: Sequence[np.ndarray], name: str) -> Statistic:
     """Make the statistic of all times in the blocks. For a mean, the outliers of all blocks are those of resamples."""
     if name in QUANTILES:
         return quantile_of(blocks, QUANTILES[name])
     return mean_of(blocks, _counts_in_mean(np.concatenate(blocks)))
-
-
-def _value(times: np.ndarray, name: str) -> float:
-    if name in QUANTILES:
-        return float(np.quantile(times, QUANTILES[name]))
-    return float(times[_counts_in_mean(times)].mean())
 
 
 def _counts_in_mean(times: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ SUMS = (
     "repeats",
     "source_repeats",
     "effective_repeats",
-    "outliers",
     "seconds",
 )
 """Details that add up over the profiles."""
@@ -121,7 +120,6 @@ def _joint_details(request: MeasureRequest, parts: Sequence[JsonObject], weights
         details[name] = round(sum(from_json(list[int | float], columns[name])), 4)
     details |= {
         "calm": min(from_json(list[float], columns["calm"])),
-        "warm_up_settled": all(columns["warm_up_settled"]),
         "threads": request.target.threads,
         "source_refused": next(filter(None, columns["source_refused"]), ""),
         "busy": any(columns["busy"]),

@@ -51,7 +51,6 @@ def _inference_reply(prepared: Prepared, times: Times, number: int, found: Estim
     pace = pace_of(request, ms)
     details = {
         **_details(inference, number, found, times),
-        **comparison.candidate.outlier_details(),
         "threads": request.target.threads,
         "batch_size": request.settings.batch_size,
         "source_ms": ms,

@@ -12,10 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import numpy as np
-
-from autoopt.json_codec import JsonValue
-from autoopt.measure.latency.timer import Block, BlockTimes, Call, WarmUp, outliers, time_block, warm_up
+from autoopt.measure.latency.timer import Block, BlockTimes, Call, WarmUp, time_block, warm_up
 from autoopt.model.model_file import ModelFile
 
 LEAD = 1e6
@@ -105,7 +102,7 @@ class Subject:
         return first.cold_start + first.first_inference
 
     def time_block(self, index: int) -> Block:
-        """Time one block of replica `index`. `store` keeps its times."""
+        """Time one block of replica `index`."""
         replica = self.replicas[index]
         inference_ns = max(1.0, replica.warm.time)
         count = int(max(BLOCK // inference_ns, min(SEVERAL_CALLS, SEVERAL // inference_ns), 1))
@@ -119,26 +116,10 @@ class Subject:
         for replica in self.replicas:
             replica.call = _closed
 
-    def store(self, index: int, times: np.ndarray) -> None:
-        """Store the times of a block of replica `index`, in ns."""
-        self.replicas[index].blocks.append(times)
-
     @property
     def repeats(self) -> int:
         """Timed inferences so far."""
         return sum(len(block) for replica in self.replicas for block in replica.blocks)
-
-    def outlier_details(self) -> dict[str, JsonValue]:
-        """Count the inferences that the operating system interrupted, and average all in ms."""
-        count = 0
-        pools = []
-        for replica in self.replicas:
-            if replica.blocks:
-                pool = np.concatenate(replica.blocks[:])
-                count += int(outliers(pool).sum())
-                pools.append(pool)
-        mean = float(np.concatenate(pools).mean()) / 1e6 if pools else None
-        return {"outliers": count, "mean_with_outliers": mean}
 
 
 def _closed() -> object:

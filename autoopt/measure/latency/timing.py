@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -72,11 +71,11 @@ def time_models(prepared: Prepared, *, one_thread: bool) -> Times:
     prepared.runners.close()
     times = []
     for call, measurement in zip(prepared.calls, measurements, strict=True):
-        again: list[ThreadTimes | None] = [None] * len(request.models)
+        one_thread_times: list[ThreadTimes | None] = [None] * len(request.models)
         if uses_one_thread:
-            again = _time_on_one_thread(prepared, call, measurement, load)
+            one_thread_times = _time_on_one_thread(prepared, call, measurement, load)
         stopped, seconds = measurement.stopped, measurement.seconds
-        times.append(CallTimes(call.metric, measurement.comparisons, stopped, seconds, again))
+        times.append(CallTimes(call.metric, measurement.comparisons, stopped, seconds, one_thread_times))
     return Times(times, tables, load, machine)
 
 
@@ -156,14 +155,20 @@ class Measurement:
         """Measure until the settings are satisfied."""
         rng = random.Random(self.settings.seed)
         began = time.monotonic()
-        with _no_garbage_collection(), self.others.noted():
-            for index in self._schedule(began):
-                self._time_round(index, rng)
-                self.seconds = time.monotonic() - began
-                reason = self._stop_reason()
-                if reason is not None:
-                    self.stopped = reason
-                    break
+        collects_garbage = gc.isenabled()
+        gc.disable()
+        try:
+            with self.others.noted():
+                for index in self._schedule(began):
+                    self._time_round(index, rng)
+                    self.seconds = time.monotonic() - began
+                    reason = self._stop_reason()
+                    if reason is not None:
+                        self.stopped = reason
+                        break
+        finally:
+            if collects_garbage:
+                gc.enable()
         return self
 
     def close_sessions(self) -> None:
@@ -185,7 +190,9 @@ class Measurement:
         """Yield replica numbers: in the first round with a new session of each model, then all of them in turn."""
         self._add_replicas(FIRST_SHARE)
         yield 0
-        if not self.settings.fixed and self._is_slower(HOPELESS, self._first_ratio):
+        first, incumbent = self.comparisons[0].pairs[0], self._incumbent_ratio
+        is_hopeless = incumbent is not None and first.candidate / first.source > incumbent * HOPELESS
+        if is_hopeless and not self.settings.fixed:
             # A second look at the same sessions tells more cheaply than further sessions.
             self._look_rounds = FEWEST_PAIRS - 1
             yield from [0] * self._look_rounds
@@ -236,7 +243,7 @@ class Measurement:
         single: dict[int, Pair] = {}
         for number, block in blocks.items():
             times = block.on_core if on_core else block.wall
-            self._subjects[number].store(index, times)
+            self._subjects[number].replicas[index].blocks.append(times)
             disturbed = disturbed_share(block, on_core=on_core)
             preempted = preempted_share(block, on_core=on_core)
             single[number] = Pair(index, float(np.median(times)), disturbed=disturbed, preempted=preempted)
@@ -248,11 +255,20 @@ class Measurement:
         limit = self._limit_reason()
         if limit is not None or self.settings.fixed:
             return limit
-        is_checkpoint = self._is_checkpoint()
-        slower = self._slower_reason(is_checkpoint=is_checkpoint)
-        if slower is not None or not is_checkpoint:
-            return slower
-        load = self.others.load()
+        # At first the estimates are worth a look after each round, then once per replica.
+        rounds = self.rounds - self._look_rounds
+        is_checkpoint = rounds >= FEWEST_PAIRS
+        if rounds > self.replicas:
+            is_checkpoint = rounds % max(self.replicas, FEWEST_PAIRS) == 0
+        load, incumbent = self.others.load(), self._incumbent_ratio
+        if incumbent is not None and (is_checkpoint or self.rounds == FEWEST_PAIRS):
+            lowest = self.comparisons[0].estimate().low
+            if lowest > incumbent * (HOPELESS_WHERE_BUSY if load.busy else HOPELESS):
+                return "hopeless"
+            if is_checkpoint and lowest > incumbent * self.settings.margin:
+                return "worse"
+        if not is_checkpoint:
+            return None
         reasons = [self._width_reason(comparison, load) for comparison in self.comparisons]
         if None in reasons:
             return None
@@ -271,32 +287,12 @@ class Measurement:
             return "max repeats"
         return None
 
-    def _slower_reason(self, *, is_checkpoint: bool) -> StopReason | None:
-        if (is_checkpoint or self.rounds == FEWEST_PAIRS) and self._is_slower(self._hopeless, self._lowest_ratio):
-            return "hopeless"
-        if is_checkpoint and self._is_slower(self.settings.margin, self._lowest_ratio):
-            return "worse"
-        return None
-
     @property
-    def _hopeless(self) -> float:
-        """The factor from which a candidate is hopeless on this machine."""
-        return HOPELESS_WHERE_BUSY if self.others.load().busy else HOPELESS
-
-    def _is_slower(self, factor: float, ratio: Callable[[], float]) -> bool:
-        """Tell if the only candidate's ratio is above this multiple of the best one so far."""
-        incumbent = self.settings.incumbent_ratio
-        if incumbent is None or len(self.comparisons) > 1 or self.comparisons[0].source is None:
-            return False
-        return ratio() > incumbent * factor
-
-    def _first_ratio(self) -> float:
-        pair = self.comparisons[0].pairs[0]
-        return pair.candidate / pair.source
-
-    def _lowest_ratio(self) -> float:
-        """The ratio above which the candidate's certainly lies."""
-        return self.comparisons[0].estimate().low
+    def _incumbent_ratio(self) -> float | None:
+        """The ratio of the best so far, to which only a single candidate beside the source is compared."""
+        if len(self.comparisons) > 1 or self.comparisons[0].source is None:
+            return None
+        return self.settings.incumbent_ratio
 
     def _width_reason(self, comparison: Comparison, load: Load) -> StopReason | None:
         if len(comparison.selected_pairs()) < max(FEWEST_PAIRS * self.replicas, self._fewest_pairs):
@@ -317,21 +313,3 @@ class Measurement:
     @property
     def _fewest_pairs(self) -> int:
         return PAIRS_IF_WIDE if self.settings.target_width >= WIDE else PAIRS
-
-    def _is_checkpoint(self) -> bool:
-        """True when it is worth looking at the estimates: at first after each round, then once per replica."""
-        rounds = self.rounds - self._look_rounds
-        if rounds <= self.replicas:
-            return rounds >= FEWEST_PAIRS
-        return rounds % max(self.replicas, FEWEST_PAIRS) == 0
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
