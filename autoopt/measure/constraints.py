@@ -121,8 +121,9 @@ def judge(constraint: Constraint, metric: Metric, observation: Observation) -> V
     The point estimate decides, unless `confidence` is set: then the bound must hold with that probability, and the
     upper end of an interval of that level counts. Relative bounds are skipped without a source value.
     """
-    bounds = [*_value_bounds(constraint, metric, observation), *_relative_bounds(constraint, metric, observation)]
-    verdicts = [_verdict(metric.name, bound, constraint.confidence) for bound in bounds]
+    verdicts = [
+        _verdict(metric.name, bound, constraint.confidence) for bound in _bounds(constraint, metric, observation)
+    ]
     unjudged = Verdict(metric.name, 0.0, "holds", f"{metric.name}: nothing to compare with")
     return max(verdicts, key=lambda verdict: verdict.violation, default=unjudged)
 
@@ -145,46 +146,28 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
     return Verdict(name, violation, status, text, is_data_limited)
 
 
-def _value_bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:
-    candidate = observation.candidate
+def _bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:
+    candidate, source, resolution = observation.candidate, observation.source, observation.resolution
     if constraint.min is not None:
-        unchanged = None
-        if metric.kind == "fidelity" and observation.resolution:
-            unchanged = 1 - observation.resolution
+        unchanged = 1 - resolution if metric.kind == "fidelity" and resolution else None
         yield _Bound(f"of at least {constraint.min}", candidate, constraint.min, is_upper=False, unchanged=unchanged)
     if constraint.max is not None:
         yield _Bound(f"of at most {constraint.max}", candidate, constraint.max, is_upper=True)
-
-
-def _relative_bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:
-    candidate, source = observation.candidate, observation.source
-    ratio = observation.ratio or _unpaired_ratio(candidate, source)
-    if ratio is not None:
-        yield from _ratio_bounds(constraint, ratio, observation)
+    ratio, share = observation.ratio, None
+    if source is not None and source.value > 0:
+        # Without pairs, the ratio follows from the two separate values.
+        unpaired = Estimate(candidate.value / source.value, candidate.low / source.value, candidate.high / source.value)
+        ratio, share = ratio or unpaired, resolution / source.value or None
+    if ratio is not None and constraint.min_ratio is not None:
+        text, unchanged = f"ratio of at least {constraint.min_ratio}", None if share is None else 1 - share
+        yield _Bound(text, ratio, constraint.min_ratio, is_upper=False, unchanged=unchanged)
+    if ratio is not None and constraint.max_ratio is not None:
+        text, unchanged = f"ratio of at most {constraint.max_ratio}", None if share is None else 1 + share
+        yield _Bound(text, ratio, constraint.max_ratio, is_upper=True, unchanged=unchanged)
     if source is not None and constraint.max_drop is not None:
         drop = observation.drop or _unpaired_drop(metric.direction, candidate, source)
-        text, limit, unchanged = f"drop of at most {constraint.max_drop}", constraint.max_drop, observation.resolution
-        yield _Bound(text, drop, limit, is_upper=True, unchanged=unchanged or None, is_drop=True)
-
-
-def _ratio_bounds(constraint: Constraint, ratio: Estimate, observation: Observation) -> Iterator[_Bound]:
-    source, lowest, highest = observation.source, None, None
-    if observation.resolution and source is not None and source.value > 0:
-        resolution = observation.resolution / source.value
-        lowest, highest = 1 - resolution, 1 + resolution
-    if constraint.min_ratio is not None:
-        text, limit = f"ratio of at least {constraint.min_ratio}", constraint.min_ratio
-        yield _Bound(text, ratio, limit, is_upper=False, unchanged=lowest)
-    if constraint.max_ratio is not None:
-        text, limit = f"ratio of at most {constraint.max_ratio}", constraint.max_ratio
-        yield _Bound(text, ratio, limit, is_upper=True, unchanged=highest)
-
-
-def _unpaired_ratio(candidate: Estimate, source: Estimate | None) -> Estimate | None:
-    """Compute candidate / source from separate values; None without a positive value of the source."""
-    if source is not None and source.value > 0:
-        return Estimate(candidate.value / source.value, candidate.low / source.value, candidate.high / source.value)
-    return None
+        text, limit = f"drop of at most {constraint.max_drop}", constraint.max_drop
+        yield _Bound(text, drop, limit, is_upper=True, unchanged=resolution or None, is_drop=True)
 
 
 def _unpaired_drop(direction: Direction, candidate: Estimate, source: Estimate) -> Estimate:

@@ -9,17 +9,13 @@ import numpy as np
 from autoopt.data.dataset import DataSet
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
-from autoopt.measure.inference.runner import Item, ModelRunner, plain
+from autoopt.measure.inference.runner import Item, ModelRunner, plain, same_values
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
 
 CACHE_BYTES = 512 << 20
 """Outputs of models that stay in a worker's memory: the source's are compared with each candidate's."""
-ROUNDING = 1e-4
-"""Difference, relative to the largest value of the output, that float32 sums in another order may show: 3e-5 in a deep
-text recognizer after lossless fusions. Conversion to float16 differs by 1e-3 and more."""
-
 _cache: dict[str, list[Item]] = {}
 """Outputs of source models in this process: every candidate is compared with them."""
 
@@ -95,11 +91,7 @@ def _remember(key: str, outputs: list[Item]) -> None:
 
 def _run(request: MeasureRequest, model: ModelFile, data: DataSet, runner: ModelRunner | None) -> list[Item]:
     runner = runner or ModelRunner.open(model, request, timed=False)
-    return list(runner.items(data, batch_size=_batch_size(request)))
-
-
-def _batch_size(request: MeasureRequest) -> int:
-    return request.settings.batch_size or request.data_batch_size
+    return list(runner.items(data, batch_size=request.settings.batch_size or request.data_batch_size))
 
 
 def _cache_key(request: MeasureRequest, model: ModelFile, items: int) -> str:
@@ -111,7 +103,7 @@ def _cache_key(request: MeasureRequest, model: ModelFile, items: int) -> str:
             "script": request.script_key,
             "inputs": settings.made_up,
             "state": [settings.state, settings.reset_every],
-            "target": [target.execution_provider, target.threads, _batch_size(request)],
+            "target": [target.execution_provider, target.threads, settings.batch_size or request.data_batch_size],
         }
     )
 
@@ -149,26 +141,9 @@ def predictions_of(request: MeasureRequest, model: ModelFile, items: Sequence[It
 def same_outputs(one: Sequence[Item], other: Sequence[Item]) -> bool:
     """True if the outputs of two models are the same up to rounding, for every item."""
     for values, others in zip(one, other, strict=True):
-        if len(values) != len(others) or not all(map(_same, values, others)):
+        if len(values) != len(others) or not all(map(same_values, values, others)):
             return False
     return True
-
-
-def _same(one: object, other: object) -> bool:
-    one, other = plain(one), plain(other)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    array, other_array = np.asarray(one), np.asarray(other)
-    if array.shape != other_array.shape:
-        return False
-    if array.dtype.kind != "f" or other_array.dtype.kind != "f":
-        return bool(np.all(array == other_array))
-    values, others = array.astype(np.float64), other_array.astype(np.float64)
-    is_finite = np.isfinite(others)
-    scale = float(np.max(np.abs(others[is_finite]), initial=0.0))
-    return bool(np.allclose(values, others, rtol=0, atol=ROUNDING * scale, equal_nan=True))
 
 
 def stack_or_list(values: Sequence[object]) -> object:

@@ -64,11 +64,13 @@ def measure(request: MeasureRequest) -> MeasureReply:
     kinds: dict[str, JsonValue] = {}
     if AGREEMENT in request.metrics:
         of_model[AGREEMENT] = estimate(agreements, len(items), same=are_same)
-        for name, agreement in _by_name(agreements, signature.names):
-            kinds[name] = agreement.kind
-            per_output[name][AGREEMENT] = estimate([agreement], len(items), same=are_same)
-    for index, (name, shape) in enumerate(zip(signature.names, signature.shapes, strict=True)):
-        per_output[name].update(_distances(request.metrics, candidate[index], source[index], shape))
+        for agreement in agreements:
+            for name in map(signature.names.__getitem__, agreement.part.outputs):
+                kinds[name] = agreement.kind
+                per_output[name][AGREEMENT] = estimate([agreement], len(items), same=are_same)
+    for index, name in enumerate(signature.names):
+        distances = _distances(request.metrics, candidate[index], source[index], signature.shapes[index])
+        per_output[name].update(distances)
     of_model.update(_of_model(request.metrics, list(per_output.values()), agreements))
     metrics = {name: of_model[name] for name in request.metrics if name in of_model}
     shares = [name for name in DECISIONS if name in metrics]
@@ -79,13 +81,6 @@ def measure(request: MeasureRequest) -> MeasureReply:
         "resolutions": dict.fromkeys(shares, share_resolution(len(items))),
     }
     return MeasureReply(metrics, details=details)
-
-
-def _by_name(agreements: Sequence[PartAgreement], names: Sequence[str]) -> Iterator[tuple[str, PartAgreement]]:
-    """Each output by its name, with the agreement of the part that it belongs to."""
-    for agreement in agreements:
-        for index in agreement.part.outputs:
-            yield names[index], agreement
 
 
 def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
@@ -123,16 +118,6 @@ def _by_output(items: Sequence[Item]) -> list[list[np.ndarray]]:
     return by_output
 
 
-def _attention_masks(data: DataSet, name: str) -> Sequence[np.ndarray]:
-    """The attention mask of each item; none if the data have no such input."""
-    if name in data.uneven:
-        return data.uneven[name]
-    column = data.columns.get(name)
-    if column is None or column.ndim < 2:
-        return ()
-    return list(column)
-
-
 @dataclass(frozen=True)
 class _Signature:
     """The outputs of the source model."""
@@ -146,7 +131,11 @@ class _Signature:
 
     def parts(self, source: Sequence[Sequence[np.ndarray]], data: DataSet) -> list[Part]:
         """Tell what the outputs on the data stand for."""
-        return parts_of(source, self.names, self.shapes, self.states, _attention_masks(data, self.mask))
+        masks: Sequence[np.ndarray] = data.uneven.get(self.mask, ())
+        column = data.columns.get(self.mask)
+        if column is not None and column.ndim >= 2:
+            masks = list(column)
+        return parts_of(source, self.names, self.shapes, self.states, masks)
 
 
 _signatures: dict[str, _Signature] = {}
@@ -171,9 +160,8 @@ def _states(runner: ModelRunner) -> set[int]:
     input_shapes = [spec.shape for spec in runner.inputs if spec.shape and len(spec.shape) >= 2]
     states = set()
     for index, output in enumerate(outputs):
-        is_shaped_like_input = any(_may_feed(output.dims, shape) for shape in input_shapes)
-        is_returned = output.name in runner.state or returned[output.name].feeds
-        if is_returned or (index > 0 and is_shaped_like_input):
+        is_shaped_like_input = index > 0 and any(_may_feed(output.dims, shape) for shape in input_shapes)
+        if is_shaped_like_input or output.name in runner.state or returned[output.name].feeds:
             states.add(index)
     return states
 
@@ -182,10 +170,9 @@ def _may_feed(output: Sequence[Dimension], shape: Sequence[Dimension]) -> bool:
     """True if an output has the shape of an input, up to dimensions that exporters left open in the output."""
     if list(output) == list(shape):
         return True
-    if len(output) != len(shape):
+    if len(output) != len(shape) or not any(isinstance(size, int) and size > 1 for size in output):
         return False
-    fixed = [(size, wanted) for size, wanted in zip(output, shape, strict=True) if isinstance(size, int)]
-    return all(size == wanted for size, wanted in fixed) and any(size > 1 for size, _ in fixed)
+    return all(size == wanted for size, wanted in zip(output, shape, strict=True) if isinstance(size, int))
 
 
 def _distances(
