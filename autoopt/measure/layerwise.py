@@ -17,6 +17,7 @@ from autoopt.measure.inference.batches import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality.fidelity import NUMBERS, as_array, compare_output
 from autoopt.measure.request import MeasureRequest
+from autoopt.model import io
 from autoopt.model.admit import admit_model
 from autoopt.model.model_file import ModelFile
 from autoopt.model.tensors import return_values
@@ -103,61 +104,49 @@ def _compare(request: MeasureRequest, source: ModelFile) -> ModelComparison:
     source_ops, candidate_ops = _ops_by_tensor(source), _ops_by_tensor(request.candidate)
     data = evaluation_data(request)
     feeds = [feed for feed, _ in data.feeds(1, request.settings.samples or ITEMS)]
-    outputs = _compare_outputs(request, source, feeds)
     common = {name: op for name, op in source_ops.items() if name in candidate_ops}
     tensors = list(_compare_tensors(request, source, common, feeds))
-    different = [tensor.name for tensor in tensors if tensor.cosine < SIMILAR]
     return ModelComparison(
         items=len(feeds),
-        outputs=tuple(outputs),
+        outputs=tuple(_compare_outputs(request, source, feeds)),
         tensors=tuple(tensors),
         only_source=len(source_ops) - len(common),
         only_candidate=len(candidate_ops) - len(common),
-        first_different=next(iter(different), None),
+        first_different=next((tensor.name for tensor in tensors if tensor.cosine < SIMILAR), None),
     )
 
 
-def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence[Feed]) -> list[OutputDistance]:
+def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence[Feed]) -> Iterator[OutputDistance]:
     source_runner, runner = ModelRunner.open(source, request), ModelRunner.open(request.candidate, request)
     if len(source_runner.outputs) != len(runner.outputs):
         raise InputError(f"the models have {len(source_runner.outputs)} and {len(runner.outputs)} outputs")
     source_items = list(map(source_runner.run, feeds))
     items = list(map(runner.run, feeds))
-    distances = []
     for index, name in enumerate(source_runner.outputs):
-        values = [as_array(item[index]) for item in items]
-        source_values = [as_array(item[index]) for item in source_items]
-        distances.append(_output_distance(name, values, source_values))
-    return distances
+        arrays = [as_array(item[index]) for item in items]
+        source_arrays = [as_array(item[index]) for item in source_items]
+        axis = class_axis(source_arrays)
+        values: dict[str, float | None] = {}
+        for metric in OUTPUT_METRICS:
+            estimate = compare_output(metric, arrays, source_arrays, -1 if axis is None else axis)
+            values[metric] = None if estimate is None else estimate.value
+        yield OutputDistance(name, tuple(source_arrays[0].shape), **values, note=_note(arrays, source_arrays))
 
 
-def _output_distance(name: str, arrays: Sequence[np.ndarray], source_arrays: Sequence[np.ndarray]) -> OutputDistance:
-    values: dict[str, float | None] = {}
-    axis = class_axis(source_arrays)
-    for metric in OUTPUT_METRICS:
-        estimate = compare_output(metric, arrays, source_arrays, -1 if axis is None else axis)
-        values[metric] = None if estimate is None else estimate.value
-    note = ""
+def _note(arrays: Sequence[np.ndarray], source_arrays: Sequence[np.ndarray]) -> str:
+    """The reason why outputs cannot be compared as numbers; empty if they can."""
     if any(array.dtype.kind not in NUMBERS for array in (*arrays, *source_arrays)):
-        note = "not numbers"
-    else:
-        for one, other in zip(arrays, source_arrays, strict=True):
-            if one.shape != other.shape:
-                note = f"{_shape_text(other)} and {_shape_text(one)}"
-                break
-    return OutputDistance(name, tuple(source_arrays[0].shape), **values, note=note)
-
-
-def _shape_text(array: np.ndarray) -> str:
-    return "x".join(map(str, array.shape)) or "scalar"
+        return "not numbers"
+    for one, other in zip(arrays, source_arrays, strict=True):
+        if one.shape != other.shape:
+            return " and ".join("x".join(map(str, array.shape)) or "scalar" for array in (other, one))
+    return ""
 
 
 def _ops_by_tensor(model: ModelFile) -> dict[str, str]:
     """List the tensors that the main graph's nodes compute, in order, with their operators."""
-    from autoopt.model.io import parse
-
     ops: dict[str, str] = {}
-    for node in parse(model.path).graph.node:
+    for node in io.parse(model.path).graph.node:
         if node.op_type != "Constant":
             ops.update({name: node.op_type for name in node.output if name})
     return ops
@@ -175,17 +164,12 @@ def _compare_tensors(
         for name in group:
             if name not in source_values or name not in values:
                 continue
-            arrays, source_arrays = values[name], source_values[name]
-            if all(map(_are_comparable, arrays, source_arrays)):
+            arrays = [value for value in values[name] if isinstance(value, np.ndarray)]
+            source_arrays = [value for value in source_values[name] if isinstance(value, np.ndarray)]
+            if len(arrays) == len(source_arrays) == len(feeds) and not _note(arrays, source_arrays):
                 estimates = [compare_output(metric, arrays, source_arrays) for metric in METRICS]
                 cosine, relative_l2, largest = (estimate.value if estimate else 0.0 for estimate in estimates)
-                yield TensorDistance(name, ops[name], np.asarray(source_arrays[0]).shape, cosine, relative_l2, largest)
-
-
-def _are_comparable(one: object, other: object) -> bool:
-    if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
-        return False
-    return one.shape == other.shape and one.dtype.kind in NUMBERS and other.dtype.kind in NUMBERS
+                yield TensorDistance(name, ops[name], source_arrays[0].shape, cosine, relative_l2, largest)
 
 
 def _fetch(
@@ -195,29 +179,21 @@ def _fetch(
 
     Tensors that cannot be outputs (a sequence without a type) are left out. Halving the group finds them.
     """
+    proto = io.load(model.path)
+    return_values(proto.graph, names)
+    values: dict[str, list[object]] = {name: [] for name in names}
     try:
-        return _fetch_all(request, model, names, feeds)
+        with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
+            path = io.save(proto, Path(folder))
+            # Optimizations would remove inner tensors.
+            runner = ModelRunner.open(ModelFile(str(path), {"graph_optimization_level": "disable"}), request)
+            for feed in feeds:
+                item = dict(zip(runner.outputs, runner.run(feed), strict=True))
+                for name in names:
+                    values[name].append(item[name])
     except Exception:
         if len(names) == 1:
             return {}
         half = len(names) // 2
         return _fetch(request, model, names[:half], feeds) | _fetch(request, model, names[half:], feeds)
-
-
-def _fetch_all(
-    request: MeasureRequest, model: ModelFile, names: Sequence[str], feeds: Sequence[Feed]
-) -> dict[str, list[object]]:
-    from autoopt.model import io
-
-    proto = io.load(model.path)
-    return_values(proto.graph, names)
-    values: dict[str, list[object]] = {name: [] for name in names}
-    with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
-        path = io.save(proto, Path(folder))
-        # Optimizations would remove inner tensors.
-        runner = ModelRunner.open(ModelFile(str(path), {"graph_optimization_level": "disable"}), request)
-        for feed in feeds:
-            item = dict(zip(runner.outputs, runner.run(feed), strict=True))
-            for name in names:
-                values[name].append(item[name])
     return values

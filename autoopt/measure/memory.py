@@ -48,7 +48,10 @@ def measure(request: MeasureRequest) -> MeasureReply:
     feeds: list[list[Feed]] = []
     sizes: dict[str, JsonValue] = {}
     source_refusal = ""
-    for name, part in _parts(request).items():
+    parts = {"": request}
+    if request.settings.profiles:
+        parts = {str(profile.name): request_for(request, profile) for profile in read_profiles(request)}
+    for name, part in parts.items():
         part, refusal = sized(part)
         size = part.settings.batch_size
         data = evaluation_data(part)
@@ -74,23 +77,12 @@ def measure(request: MeasureRequest) -> MeasureReply:
     return MeasureReply(metrics, source_metrics, details={**details, "source_refused": source_refusal})
 
 
-def _parts(request: MeasureRequest) -> dict[str, MeasureRequest]:
-    """Make one request per profile, by name; without profiles, the request itself."""
-    if not request.settings.profiles:
-        return {"": request}
-    return {str(profile.name): request_for(request, profile) for profile in read_profiles(request)}
-
-
 def _measure_model(request: MeasureRequest, model: ModelFile, feeds: Path) -> dict[str, Estimate]:
     payload: dict[str, JsonValue] = {"request": replace(request, candidate=model).to_json(), "feeds": str(feeds)}
     readings = [_run_fresh_process(payload) for _ in range(PROCESSES)]
     estimates: dict[str, Estimate] = {}
     for name in METRICS:
-        values = []
-        for reading in readings:
-            value = reading[name]
-            if value is not None:
-                values.append(float(value))
+        values = [float(reading[name] or 0) for reading in readings if reading[name] is not None]
         if values and (not request.metrics or name in request.metrics):
             estimates[name] = Estimate(sum(values) / len(values), min(values), max(values))
     return estimates

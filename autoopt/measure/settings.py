@@ -89,7 +89,6 @@ class MeasurementSettings:
         except JsonTypeError as error:
             raise InputError(str(error), where="measurement") from None
         settings._check_numbers()
-        settings._check_lists()
         settings._check_synthetic_inputs()
         return settings
 
@@ -108,21 +107,17 @@ class MeasurementSettings:
         for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):
             value = getattr(self, name)
             _check(value > 0, f"{name!r} must be above 0, not {value!r}")
-        for name in ("concurrency", "new_tokens"):
+        counts = {"concurrency": 1, "new_tokens": 1, "rounds": 0, "quiet_seconds": 0, "batch_size": 0, "samples": 0}
+        for name, least in counts.items():
             value = getattr(self, name)
-            _check(value >= 1, f"{name!r} must be at least 1, not {value!r}")
-        for name in ("rounds", "quiet_seconds", "batch_size", "samples"):
-            value = getattr(self, name)
-            _check(value >= 0, f"{name!r} must be at least 0, not {value!r}")
+            _check(value >= least, f"{name!r} must be at least {least}, not {value!r}")
         for name in ("replicas", "max_pairs", "concurrency", "new_tokens", "rounds", "batch_size", "samples"):
             value = getattr(self, name)
             _check(value <= MOST, f"{name!r} must be at most {MOST}, not {value!r}")
-
-    def _check_lists(self) -> None:
         for case in self.throughput:
-            problem = "'throughput': batch_size and concurrency must be at least 1"
-            numbers = (case.batch_size, case.concurrency)
-            _check(min(numbers) >= 1, f"{problem}, not {numbers[0]} and {numbers[1]}")
+            numbers = f"{case.batch_size} and {case.concurrency}"
+            is_case = min(case.batch_size, case.concurrency) >= 1
+            _check(is_case, f"'throughput': batch_size and concurrency must be at least 1, not {numbers}")
         _check(min(self.affinity, default=0) >= 0, f"'affinity' must be numbers of cores, not {self.affinity}")
 
     def _check_synthetic_inputs(self) -> None:

@@ -65,7 +65,7 @@ def test_latency_reports_details(files):
     assert details["repeats"] >= details["pairs"] > 0
     assert details["effective_repeats"] <= details["pairs"]
     assert {"affinity", "load", "others_load", "quiet"} <= set(details["machine"])
-    assert {"warm_up_calls", "warm_up_settled", "baseline_drift", "baseline_spread", "busy", "outliers"} <= set(details)
+    assert {"baseline_drift", "baseline_spread", "busy", "set_aside", "calm", "interrupted"} <= set(details)
 
 
 def test_a_source_that_the_runtime_refuses_leaves_metrics_without_ratios(files, tmp_path):

@@ -72,30 +72,20 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
 def _of_resamples(statistic: Callable[[np.ndarray], float], count: int) -> Iterator[float]:
     """Yield the statistic of each resample, NaN where undefined; of few items, once for all orders of the same."""
     values: dict[tuple[int, ...], float] = {}
-    for resamples in _draws(count):
-        keys = np.sort(resamples, axis=1).tolist() if count <= FEW_ITEMS else [()] * len(resamples)
-        for key, indices in zip(map(tuple, keys), resamples, strict=True):
-            value = values.get(key)
-            if value is None:
-                value = _value_or_nan(statistic, indices)
-            if key:
-                values[key] = value
-            yield value
-
-
-def _draws(count: int) -> Iterator[np.ndarray]:
-    """Yield the indices of all resamples, as arrays of shape (resamples, count) that are limited in size."""
     rng = np.random.default_rng(0)
     per_draw = max(1, DRAWS_AT_ONCE // count)
     for start in range(0, RESAMPLES, per_draw):
-        yield rng.integers(0, count, (min(per_draw, RESAMPLES - start), count))
-
-
-def _value_or_nan(statistic: Callable[[np.ndarray], float], indices: np.ndarray) -> float:
-    try:
-        return statistic(indices)
-    except ValueError:
-        return math.nan
+        for indices in rng.integers(0, count, (min(per_draw, RESAMPLES - start), count)):
+            key = tuple(np.sort(indices).tolist()) if count <= FEW_ITEMS else ()
+            value = values.get(key)
+            if value is None:
+                try:
+                    value = statistic(indices)
+                except ValueError:
+                    value = math.nan
+            if key:
+                values[key] = value
+            yield value
 
 
 def percentile_interval(value: float, resampled: np.ndarray) -> Estimate:

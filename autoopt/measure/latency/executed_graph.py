@@ -24,7 +24,6 @@ from autoopt.model.split.references import weight_at
 from autoopt.model.split.stored import is_split
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import GraphProto, NodeProto, TensorProto
 
 LARGEST: Final = 256 << 20
@@ -71,6 +70,8 @@ def _executed_graph_of(model: ModelFile) -> _Digests:
 
 @lru_cache(maxsize=16)
 def _executed_graph(path: str, session_options: str) -> _Digests:
+    from onnx import numpy_helper
+
     if Path(path).suffix != ".onnx" or sum(size_of(path).values()) > LARGEST:
         return _Digests()
     options = json.loads(session_options)
@@ -91,7 +92,7 @@ def _executed_graph(path: str, session_options: str) -> _Digests:
         terms = (repr(other_options), repr(opsets), *functions)
         work = ""
         if has_fixed_work(model.graph) and not functions:
-            values = partial(_values, folder=Path(path).parent if is_split(path) else Path(folder))
+            values = partial(numpy_helper.to_array, base_dir=str(Path(path).parent if is_split(path) else folder))
             work = _digest(*terms, _graph_digest(model.graph, {}, parts_that_count(model.graph, content, values)))
         return _Digests(_digest(*terms, _graph_digest(model.graph, {}, content)), work)
 
@@ -151,20 +152,6 @@ def _content_digest(tensor: TensorProto, folder: Path) -> str:
     with Path(folder, place.location).open("rb") as file:
         file.seek(place.offset or 0)
         return hashlib.sha256(file.read(place.length)).hexdigest()
-
-
-def _values(tensor: TensorProto, folder: Path) -> np.ndarray:
-    """The values of a tensor, whose external data are in this folder."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-    from onnx.external_data_helper import ExternalDataInfo
-
-    if tensor.data_location != tensor.EXTERNAL:
-        within: np.ndarray = numpy_helper.to_array(tensor)
-        return within
-    place = ExternalDataInfo(tensor)
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    return np.fromfile(folder / place.location, dtype, (place.length or 0) // dtype.itemsize, offset=place.offset or 0)
 
 
 def _digest(*parts: str) -> str:

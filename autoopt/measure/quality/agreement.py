@@ -82,20 +82,15 @@ def compare_parts(parts: Sequence[Part], candidate: Outputs, source: Outputs) ->
         return agreements
     for index, agreement in enumerate(agreements):
         if agreement.kind in ("values", "events") and not agreement.part.is_state:
-            numbers, source_numbers = (_one_number(each[agreement.part.outputs[0]]) for each in (candidate, source))
-            if numbers is None or source_numbers is None or np.ptp(source_numbers) >= LITTLE_SPREAD:
+            place = agreement.part.outputs[0]
+            both = [np.asarray(value) for outputs in (candidate, source) for value in outputs[place]]
+            if any(array.size != 1 or array.dtype.kind != "f" or not abs(array.item()) <= 1 for array in both):
                 continue
-            errors = (numbers - source_numbers) ** 2
-            agreements[index] = PartAgreement(agreement.part, "values", errors, np.ones(len(errors)))
+            numbers, source_numbers = np.array([array.item() for array in both]).reshape(2, -1)
+            if np.ptp(source_numbers) < LITTLE_SPREAD:
+                errors = (numbers - source_numbers) ** 2
+                agreements[index] = PartAgreement(agreement.part, "values", errors, np.ones(len(errors)))
     return agreements
-
-
-def _one_number(items: Sequence[object]) -> np.ndarray | None:
-    """The number of each item; None if there are several, or one beyond -1..1."""
-    arrays = list(map(np.asarray, items))
-    if any(array.size != 1 or array.dtype.kind != "f" or not abs(array.item()) <= 1 for array in arrays):
-        return None
-    return np.array([array.item() for array in arrays])
 
 
 def estimate(agreements: Sequence[PartAgreement], items: int, *, same: bool = False) -> Estimate:
@@ -164,11 +159,8 @@ def _ids(_: Part, candidate: Items, source: Items) -> Rows:
 
 
 def _classes(part: Part, candidate: Items, source: Items) -> Rows:
-    rows = []
-    for c, s in zip(candidate, source, strict=True):
-        are_same = c.argmax(axis=part.axis) == s.argmax(axis=part.axis)
-        rows.append((float(np.sum(are_same)), float(np.size(are_same))))
-    return rows
+    best, source_best = ([np.asarray(item.argmax(axis=part.axis)) for item in items] for items in (candidate, source))
+    return _ids(part, best, source_best)
 
 
 def _sequence(part: Part, candidate: Items, source: Items) -> Rows:

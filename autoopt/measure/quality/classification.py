@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from autoopt.data.dataset import DataSet
@@ -39,8 +41,13 @@ def balanced_accuracy(outputs: Outputs, labels: np.ndarray) -> Statistic:
     return score
 
 
-def fallen_class(outputs: Outputs, source_outputs: Outputs, labels: np.ndarray) -> FallenClass | None:
-    """Find the class whose recall fell most from the source's; None if no class lost several labels and a tenth."""
+def fallen_class(
+    outputs: Outputs, source_outputs: Outputs, labels: np.ndarray, texts: Sequence[str] | np.ndarray = ()
+) -> FallenClass | None:
+    """Find the class whose recall fell most from the source's; None if no class lost several labels and a tenth.
+
+    `texts` are the names of classes that the labels number; empty if they have none.
+    """
     names, ids, counts = np.unique(plain_texts(labels), return_inverse=True, return_counts=True)
     before, after = (np.bincount(ids.ravel(), accuracy(each, labels).ravel()) for each in (source_outputs, outputs))
     lost = before - after
@@ -48,7 +55,10 @@ def fallen_class(outputs: Outputs, source_outputs: Outputs, labels: np.ndarray) 
     worst = int(falls.argmax())
     if not falls[worst]:
         return None
-    return FallenClass(str(names[worst]), float(before[worst] / counts[worst]), float(after[worst] / counts[worst]))
+    name = str(names[worst])
+    if name.isdigit() and int(name) < len(texts):
+        name = str(texts[int(name)])
+    return FallenClass(name, float(before[worst] / counts[worst]), float(after[worst] / counts[worst]))
 
 
 def plain_texts(labels: np.ndarray) -> np.ndarray:
@@ -158,7 +168,7 @@ def classes(output: object, labels: np.ndarray) -> np.ndarray:
     """
     predicted = np.asarray(output)
     if predicted.dtype.kind not in "iubOU":
-        predicted = _highest_scores(predicted, labels)
+        predicted, _ = _highest_scores(predicted, labels)
     if predicted.size != labels.size:
         raise InputError(
             f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}; "
@@ -168,12 +178,16 @@ def classes(output: object, labels: np.ndarray) -> np.ndarray:
     return predicted.reshape(labels.shape)
 
 
-def _highest_scores(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _highest_scores(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the class with the highest score for each label, and the number of classes."""
     if scores.size == labels.size:
-        return positives(scores).astype(np.int64)
+        return positives(scores).astype(np.int64), 2
     if labels.shape == scores.shape[:-1] + (1,):
         labels = labels[..., 0]
-    return np.asarray(scores.argmax(axis=class_axis(scores, labels)))
+    elif labels.ndim == scores.ndim and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    axis = class_axis(scores, labels)
+    return np.asarray(scores.argmax(axis=axis)), scores.shape[axis]
 
 
 def positives(scores: np.ndarray) -> np.ndarray:
@@ -307,13 +321,7 @@ def _predicted_classes(output: np.ndarray, labels: np.ndarray) -> tuple[np.ndarr
     """Return class ids (items, pixels) and the number of classes; 0 if the output does not tell it."""
     classes = 0
     if output.dtype.kind == "f":
-        if output.size == labels.size:
-            output, classes = positives(output), 2
-        else:
-            if labels.ndim == output.ndim and labels.shape[1] == 1:
-                labels = labels[:, 0]
-            axis = class_axis(output, labels)
-            output, classes = output.argmax(axis=axis), output.shape[axis]
+        output, classes = _highest_scores(output, labels)
     if output.size != labels.size:
         raise InputError(f"predictions of shape {output.shape} do not fit labels of shape {labels.shape}")
     return output.reshape(len(labels), -1).astype(np.int64), classes

@@ -42,29 +42,21 @@ def compare_output(
         return _agreement([float(np.array_equal(c, s)) for c, s in pairs])
     if not all(c.shape == s.shape and c.dtype.kind in NUMBERS for c, s in pairs):
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
-    return _compare_numbers(metric, pairs, axis)
-
-
-def _compare_numbers(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
-    """Compute a metric of outputs that are numbers of the same shapes."""
     if metric in ALONG_CLASSES:
-        return _compare_classes(metric, pairs, axis)
-    pairs = [_without_blanks(c, s) for c, s in pairs]
+        if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
+            return None
+        shares = [ALONG_CLASSES[metric](_classes_last(c, axis), _classes_last(s, axis)) for c, s in pairs]
+        return _agreement(shares) if metric == "top1_agreement" else mean_interval(shares)
+    return _distance(metric, [_without_blanks(c, s) for c, s in pairs])
+
+
+def _distance(metric: str, pairs: Pairs) -> Estimate:
+    """Compute a metric of all numbers of an output, whatever their places."""
     if metric == "relative_l2":
         return _relative_l2(pairs)
     values = [PER_ITEM[metric](c, s) for c, s in pairs]
     if metric == "max_abs_error":
         return Estimate.exact(max(values))
-    return mean_interval(values)
-
-
-def _compare_classes(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
-    """Compute a metric of scores of classes; None for `kl` of a single class."""
-    if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
-        return None
-    values = [ALONG_CLASSES[metric](_classes_last(c, axis), _classes_last(s, axis)) for c, s in pairs]
-    if metric == "top1_agreement":
-        return _agreement(values)
     return mean_interval(values)
 
 
@@ -77,9 +69,7 @@ def _without_blanks(candidate: np.ndarray, source: np.ndarray) -> tuple[np.ndarr
 
 
 def _classes_last(array: np.ndarray, axis: int) -> np.ndarray:
-    if array.ndim == 0:
-        return array
-    return np.asarray(np.moveaxis(array, axis, -1))
+    return np.asarray(np.moveaxis(array, axis, -1)) if array.ndim else array
 
 
 def _agreement(shares: Sequence[float]) -> Estimate:

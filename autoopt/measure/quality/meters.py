@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from statistics import NormalDist
@@ -46,20 +46,16 @@ def task(request: MeasureRequest) -> MeasureReply:
         raise InputError("task metrics need labelled data", remedy="give data with labels")
     data = replace(data, labels=plain_labels(data.labels))
     names = class_names(data)
-    sizes = list(_subset_sizes(len(data), request.settings.sequential))
+    sizes, size = [], FIRST_SUBSET
+    while request.settings.sequential and size < len(data):
+        sizes.append(size)
+        size *= 2
+    sizes.append(len(data))
     for size in sizes:
         reply = _measure_task(request, subset(request, data, size), len(data), names)
         if _is_decided(request, reply, looks=len(sizes)):
             break
     return reply
-
-
-def _subset_sizes(count: int, sequential: bool) -> Iterator[int]:
-    size = FIRST_SUBSET
-    while sequential and size < count:
-        yield size
-        size *= 2
-    yield count
 
 
 def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.ndarray) -> MeasureReply:
@@ -87,11 +83,9 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
     if not are_same and not BY_PLACE.isdisjoint(request.metrics):
         fallen = None
         with suppress(InputError):  # outputs that only this metric can read
-            fallen = fallen_class(outputs, source_outputs, labels)
+            fallen = fallen_class(outputs, source_outputs, labels, names)
         if fallen is not None:
-            is_numbered = fallen.name.isdigit() and int(fallen.name) < len(names)
-            name = str(names[int(fallen.name)]) if is_numbered else fallen.name
-            details["fallen_class"] = to_json(replace(fallen, name=name))
+            details["fallen_class"] = to_json(fallen)
     return MeasureReply(metrics, source_metrics, _paired_ratios(drops, source_metrics), details=details)
 
 
