@@ -27,7 +27,7 @@ from autoopt.model.session import check_installed, check_no_fallback, session_do
 from autoopt.model.session_options import check_entries, check_provider_options
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession as InferenceSession
+    from autoopt.model.open_model import OpenModel
 
 SESSION_FILE: Final = "session.json"
 RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
@@ -66,7 +66,7 @@ class SessionFile:
     session_config_entries: Mapping[str, str] = field(default_factory=dict)
 
 
-def load(folder: str | Path) -> InferenceSession:
+def load(folder: str | Path) -> OpenModel:
     """Open the model that a run exported to `folder`, with everything in its `session.json`; of a set, all models.
 
     The affinity is left to the caller, because it would bind the whole process: see `os.sched_setaffinity`.
@@ -80,8 +80,7 @@ def load(folder: str | Path) -> InferenceSession:
     if (folder / MODEL_SET).is_file():
         if ModelSet.read(folder / MODEL_SET).pipeline is not None:
             raise InputError("the models run in a script", where=str(folder), remedy="see run.py in it")
-        session = ModelSetSession(folder / MODEL_SET, lambda part, _: load(part.parent))
-        return cast("InferenceSession", session)
+        return ModelSetSession(folder / MODEL_SET, lambda part, _: load(part.parent))
     content = read_session(folder / SESSION_FILE)
     opened = _open(folder, _model_of(folder), content)
     if read_session(folder / SESSION_FILE) != content:  # a run has replaced the package meanwhile
@@ -99,7 +98,7 @@ def _model_of(folder: Path) -> Path:
     raise InputError("has no model.onnx", where=str(folder), remedy="name the folder that a run wrote with --out")
 
 
-def _open(folder: Path, model: Path, content: SessionFile) -> InferenceSession:
+def _open(folder: Path, model: Path, content: SessionFile) -> OpenModel:
     import onnxruntime as ort
 
     from autoopt.model.run_package import session_arguments
@@ -111,7 +110,7 @@ def _open(folder: Path, model: Path, content: SessionFile) -> InferenceSession:
     except (AttributeError, TypeError) as error:
         what = f"has an option that onnxruntime {ort.__version__} does not know: {error}"
         raise InputError(what, where=str(folder / SESSION_FILE)) from None
-    session = ort.InferenceSession(str(model), options, **arguments)
+    session: OpenModel = ort.InferenceSession(str(model), options, **arguments)
     check_no_fallback(session, provider)
     return session
 

@@ -17,7 +17,7 @@ from autoopt.results.trial import IntermediateResult, short_chain
 from autoopt.space import Point
 
 if TYPE_CHECKING:
-    from autoopt.model.session_file import InferenceSession
+    from autoopt.model.open_model import OpenModel
 
 SCHEMA: Final = 1
 """Version of the documents of runs and sweeps."""
@@ -73,7 +73,7 @@ class ModelResult:
     def is_source(self) -> bool:
         return self.chain == SOURCE
 
-    def session(self, execution_provider: str = "CPUExecutionProvider") -> InferenceSession:
+    def session(self, execution_provider: str = "CPUExecutionProvider") -> OpenModel:
         """Open the model as it was measured.
 
         `execution_provider` is for a model in the store; the package of an exported one knows its own.
@@ -91,7 +91,9 @@ class ModelResult:
             )
         if (file.parent / SESSION_FILE).is_file():
             return load(file.parent)
-        return make_session(file, self.session_options, execution_provider, self.measured.threads or 0)
+        threads = self.measured.threads or 0
+        session: OpenModel = make_session(file, self.session_options, execution_provider, threads)
+        return session
 
     def to_json(self) -> dict[str, object]:
         return {**json_codec.to_json(self), "measured": self.measured.to_json()}
