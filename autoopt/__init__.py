@@ -37,6 +37,8 @@ _EXPORTS = {
 }
 """Public name -> its module, or `module:name` if the name differs there; imported at first use, which keeps
 `import autoopt` fast."""
+_RUNNERS = ("plan", "run", "resume", "runs", "load_run")
+"""What a program calls to run something or to look at a run: messages then name its arguments."""
 
 __all__ = sorted(_EXPORTS)
 
@@ -44,6 +46,8 @@ __all__ = sorted(_EXPORTS)
 def __getattr__(name: str) -> Any:  # noqa: ANN401  the exports have no common type
     if name not in _EXPORTS:
         raise AttributeError(f"module 'autoopt' has no attribute {name!r}")
+    if name in _RUNNERS:
+        importlib.import_module("autoopt.option_names").speak_python()
     module, _, attribute = _EXPORTS[name].partition(":")
     return getattr(importlib.import_module(module), attribute or name)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from autoopt.data.in_memory import Data, Model, Serializable, data_file, model_file
 from autoopt.data.reading import Preprocess, Reading
@@ -18,7 +16,7 @@ from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.errors import AutooptError, InputError, did_you_mean
+from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue
 from autoopt.observer import SILENT, CallbackObserver, Observer
 from autoopt.problem.admission import ARTIFACT
@@ -89,26 +87,9 @@ class RunOptions(TypedDict, total=False):
 
 SEARCH_OPTIONS = ("trials", "minutes")
 GOAL_OPTIONS = ("minimize", "metric", "max_drop")
-OPTION: Final = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 READING_OPTIONS = tuple(field.name for field in dataclass_fields(Reading))
 
 
-@contextmanager
-def _naming_arguments() -> Iterator[None]:
-    """Let errors name the arguments of `run`, where they name options of the command: `image_size`, `--image-size`."""
-
-    def argument(option: re.Match[str]) -> str:
-        name = option[1].replace("-", "_")
-        return name if name in ("data", "out", "engine", *RunOptions.__annotations__) else option[0]
-
-    try:
-        yield
-    except AutooptError as error:
-        error.reword(partial(OPTION.sub, argument))
-        raise
-
-
-@_naming_arguments()
 def run(
     dag: Config | DagSpec | Serializable,
     *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,10 +65,6 @@ class AutooptError(Exception):
     def __str__(self) -> str:
         place_and_reason = ": ".join(filter(None, (self.where, self.what)))
         return one_line("; ".join(filter(None, (place_and_reason, self.remedy))))
-
-    def reword(self, change: Callable[[str], str]) -> None:
-        """Change the words of the error in place."""
-        self.where, self.what, self.remedy = map(change, (self.where, self.what, self.remedy))
 
 
 class InputError(AutooptError):

@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 from children import kill_started_processes
 
+from autoopt.option_names import speak_command_line
 from autoopt.settings import settings
 
 SLOWEST = (
@@ -148,6 +149,13 @@ def started_processes_end() -> Iterator[None]:
     """Kill what the test started and did not end: a run would hold the measurement gate of the tests after it."""
     yield
     kill_started_processes()
+
+
+@pytest.fixture(autouse=True)
+def words() -> Iterator[None]:
+    """Messages name options of the command line again after a test that has called autoopt as a program does."""
+    yield
+    speak_command_line()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -181,6 +181,13 @@ def test_errors_name_arguments_and_not_options(model: Path) -> None:
             autoopt.run(model, out=None, **options)  # type: ignore[arg-type]
 
 
+def test_notes_name_arguments_and_not_options(model: Path) -> None:
+    data = {"x": np.random.default_rng(0).random((64, 8), np.float32), "labels": np.arange(64) % 3}
+    notes = autoopt.run(model, data=data, out=None, trials=1).notes
+    assert any("max_drop" in note for note in notes)
+    assert "--" not in " ".join(notes)
+
+
 def test_where_nothing_meets_the_constraints_the_best_model_is_the_source(model: Path) -> None:
     result = autoopt.run({**DAG, "constraints": [{"metric": "size", "max": 1}]}, model=model, out=None)
     assert (result.status, result.best.chain) == ("nothing meets the constraints", "source")

@@ -22,6 +22,7 @@ from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import USAGE_ERROR, example_text
 from autoopt.errors import EXIT_INTERRUPTED, MAX_PATH_CHARS, AutooptError, InputError, bug_text, one_line
 from autoopt.json_codec import from_json
+from autoopt.option_names import speak_command_line
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 success, 1 the result falls short (see the command), 2 wrong input, 3 failure of the system or a bug.
     """
+    speak_command_line()
     _open_closed_streams()
     _escape_unknown_characters()
     code = _run(list(argv if argv is not None else sys.argv[1:]) or ["--help"])

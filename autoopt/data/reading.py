@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from autoopt.data.csv_files import FolderLoader, folder_loader, loader_of_list
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json, without_nulls
+from autoopt.option_names import option
 
 Json: TypeAlias = dict[str, Any]
 Config: TypeAlias = str | Json | None
@@ -65,7 +66,7 @@ class Reading:
         given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
         if data is None:
             if given:
-                raise InputError("needs --data", where=_option(given[0]))
+                raise InputError(f"needs {option('data')}", where=option(given[0]))
             return None
         config: Json = to_json({COLUMN_OPTIONS[name]: getattr(self, name) for name in given if name in COLUMN_OPTIONS})
         if isinstance(data, Mapping):
@@ -93,7 +94,7 @@ class Reading:
         if tokenizer is not None:
             params = without_nulls({"tokenizer": tokenizer, "length": self.length})
             return {"pre_process": {"type": "tokenize", "params": params}}
-        self._refuse(["length"], path, "texts with a --tokenizer")
+        self._refuse(["length"], path, f"texts with {option('tokenizer')}")
         return {"pre_process": {"type": "normalize", "params": values}} if values else {}
 
     def _loader(self, path: str, loader: FolderLoader, labels: Json, model: object) -> Json:
@@ -114,14 +115,14 @@ class Reading:
         return {"load_dataset": {"type": loader, "params": params}} if params else {}
 
     def _values(self) -> Json:
-        """The scale, mean and standard deviation that are given; numbers take precedence over --preprocess."""
+        """The scale, mean and standard deviation that are given; numbers take precedence over `preprocess`."""
         mean = None if self.mean is None else list(self.mean)
         std = None if self.std is None else list(self.std)
         numbers = without_nulls({"scale": self.scale, "mean": mean, "std": std})
         if self.preprocess is None:
             return numbers
         if self.preprocess not in PREPROCESSED:
-            raise InputError(f"is {', '.join(PREPROCESSED)}, not {self.preprocess!r}", where="--preprocess")
+            raise InputError(f"is {', '.join(PREPROCESSED)}, not {self.preprocess!r}", where=option("preprocess"))
         return {**PREPROCESSED[self.preprocess], **numbers}
 
     def _normalized(self) -> Json:
@@ -131,7 +132,7 @@ class Reading:
             return {}
         scale = values.get("scale", 1.0)
         if not scale:
-            raise InputError("must not be 0", where="--scale")
+            raise InputError("must not be 0", where=option("scale"))
         defaults = {"mean": [0.0], "std": [1.0]}
         return {name: [value / scale for value in values.get(name, default)] for name, default in defaults.items()}
 
@@ -142,11 +143,7 @@ class Reading:
                 continue
             if path and "://" not in path and not Path(path).exists():
                 raise InputError("no such data file or folder", where=path)
-            raise InputError(f"applies to {kind}", where=_option(name))
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+            raise InputError(f"applies to {kind}", where=option(name))
 
 
 def _beside(model: object, name: str) -> str | None:

@@ -11,6 +11,7 @@ from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.errors import InputError, SystemFailure, TimeUp, reading
+from autoopt.option_names import option
 from autoopt.problem.resolve import resolve, with_machine_targets
 from autoopt.problem.resources import Resources, closed_on_error, open_resources
 from autoopt.problem.run_request import RunRequest, load
@@ -57,7 +58,7 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
         request.observer.on_note("interrupted before the search began; the same command starts it again")
         raise
     except TimeUp as error:
-        raise SystemFailure(str(error), remedy="wait for the other run, or allow more --minutes") from None
+        raise SystemFailure(str(error), remedy=f"wait for the other run, or allow more {option('minutes')}") from None
 
 
 def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool) -> Prepared:
@@ -119,7 +120,7 @@ def _warmed(run: Targets | ModelSetRun, resources: Resources) -> Targets | Model
 def _check_model(request: RunRequest, spec: DagSpec) -> None:
     """Refuse a run of no model."""
     if request.model is None and spec.model is None:
-        raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
+        raise spec.error(("model",), "no model is named", f"give {option('model')}, or write model: in the file")
 
 
 def _parent(request: RunRequest, store: Store) -> RunRecord | None:
@@ -138,9 +139,9 @@ def _check_pools(request: RunRequest, spec: DagSpec) -> None:
     """Refuse a target on another machine that cannot be reached from here."""
     pools = [target.work_pool for target in spec.all_targets if target.is_elsewhere(request.pool)]
     if pools and (request.in_pool is None or len(pools) == len(spec.all_targets)):
-        remedy = "run it with --engine prefect and a Prefect server"
+        remedy = f"run it with {option('engine', 'prefect')} and a Prefect server"
         if request.in_pool is not None:
-            remedy = "add a target of this machine, or choose one with --target NAME"
+            remedy = f"add a target of this machine, or choose one with {option('target', of='NAME')}"
         raise spec.error(("targets",) if spec.targets else ("target",), f"work pool {pools[0]!r} is elsewhere", remedy)
 
 

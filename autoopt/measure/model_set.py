@@ -23,6 +23,7 @@ from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.request import SET, Recording, RecordRequest
 from autoopt.model.model_set import CONTINUATION, ModelSet, ModelSetSession
 from autoopt.model.session import make_session, make_set_session
+from autoopt.option_names import option
 from autoopt.script import script_line
 
 MOST_BYTES: Final = 256 << 20
@@ -176,7 +177,7 @@ def _run_on_made_up(session: ModelSetSession, feed: Feed, count: int) -> tuple[F
     except Exception as error:
         reason = one_line(f"the models do not run together on generated inputs: {error}")
         needed = ", ".join(session.description.inputs)
-        raise InputError(reason, remedy=f"give {needed} with --data, or in data:") from error
+        raise InputError(reason, remedy=f"give {needed} with {option('data')}, or in data:") from error
 
 
 def _of_the_usual_shape(feeds_by_file: Sequence[Sequence[Feed]]) -> list[int]:

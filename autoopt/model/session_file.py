@@ -25,6 +25,7 @@ from autoopt.model import model_set
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
 from autoopt.model.session import check_installed, check_no_fallback, session_document
 from autoopt.model.session_options import check_entries, check_provider_options
+from autoopt.option_names import option
 
 if TYPE_CHECKING:
     from autoopt.model.open_model import OpenModel
@@ -95,7 +96,9 @@ def _model_of(folder: Path) -> Path:
             if (folder / name).is_file():
                 return folder / name
         time.sleep(pause)
-    raise InputError("has no model.onnx", where=str(folder), remedy="name the folder that a run wrote with --out")
+    raise InputError(
+        "has no model.onnx", where=str(folder), remedy=f"name the folder that a run wrote with {option('out')}"
+    )
 
 
 def _open(folder: Path, model: Path, content: SessionFile) -> OpenModel:
@@ -124,7 +127,7 @@ def read_session(file: Path) -> SessionFile:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        remedy = "name the folder that a run wrote with --out"
+        remedy = f"name the folder that a run wrote with {option('out')}"
         raise InputError(f"cannot be read ({error.strerror})", where=str(file), remedy=remedy) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"is not JSON ({error})", where=f"{file}:{getattr(error, 'lineno', 1)}") from None

@@ -9,6 +9,7 @@ from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
+from autoopt.option_names import option
 from autoopt.results import Note, NoteKind
 
 CHANNELS = (1, 3, 4)
@@ -28,7 +29,6 @@ BYTE = 255
 """Largest value of a pixel."""
 OF_TOKENIZERS = "token_type_ids"
 """An array that tokenizers always make and many models do not take."""
-TOKENIZE = "for texts, add --tokenizer tokenizer.json"
 """The remedy where a model takes tokens and the data holds texts."""
 MOST_NAMES = 5
 """Names of classes that are listed."""
@@ -146,16 +146,17 @@ def _only_input(inputs: Sequence[ValueSpec], decoder: Decoder | None) -> str | N
 
 def _name_remedy(inputs: Sequence[ValueSpec], description: DataDescription) -> str:
     if any(map(_is_text, description.columns.values())):
-        return TOKENIZE
+        return _tokenize()
     if description.loader in SINGLE_INPUT:
         return (
             f"{description.loader} are for one input only: give the arrays of all in an .npz file, or name recurrent "
             "state in a dag.yaml's data: state"
         )
     if len(inputs) == 1:
-        return "choose it with --inputs NAME, and the labels with --label NAME"
-    pairs = ",".join(f"{one_line(spec.name)}=NAME" for spec in inputs[:2])
-    return f"name the arrays after the model's inputs, or say which is which: --inputs {pairs}"
+        labels = option("label", of="NAME")
+        return f"choose it with {option('inputs', of='NAME')}, and the labels with {labels}"
+    pairs = {one_line(spec.name): "NAME" for spec in inputs[:2]}
+    return f"name the arrays after the model's inputs, or say which is which: {option('inputs', pairs)}"
 
 
 def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> list[Note]:
@@ -203,8 +204,8 @@ def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
         return ""
     if _is_text(column):
         message = f"array for input {one_line(spec.name)!r} holds text, the model expects {expected}"
-        remedy = "choose the columns with --inputs A,B,... or a pre_process"
-        raise InputError(message, where=place, remedy=remedy if expected in FLOATS else TOKENIZE)
+        remedy = f"{_choose_columns()} or a pre_process"
+        raise InputError(message, where=place, remedy=remedy if expected in FLOATS else _tokenize())
     if given.startswith(RECORDS):
         message = f"array for input {one_line(spec.name)!r} holds records or raw bytes, the model expects {expected}"
         raise InputError(message, where=place, remedy="give plain numbers, an array for each field")
@@ -226,7 +227,7 @@ def _range_note(span: tuple[int, int] | None, expected: str, is_float: bool) -> 
     low, high = span
     if is_float:
         if low >= 0 and 1 < high <= BYTE and high > BYTE // 2:
-            remedy = f"if the model expects 0 to 1, add --scale {1 / BYTE:.6f}"
+            remedy = f"if the model expects 0 to 1, add {option('scale', round(1 / BYTE, 6))}"
             return f"holds integers from {low} to {high}, as images do: they are read as they are; {remedy}"
         return ""
     bits = int(expected.removeprefix("u").removeprefix("int"))
@@ -244,7 +245,7 @@ def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: 
     notes: list[str] = []
     for name in columns:
         if name not in known and name != OF_TOKENIZERS:
-            hint = "" if has_labels else f"; if it holds the labels, add --label {one_line(name)}"
+            hint = "" if has_labels else f"; if it holds the labels, add {option('label', one_line(name))}"
             notes.append(f"data: array {one_line(name)!r} is no input of the model and is ignored{hint}")
     return notes
 
@@ -278,24 +279,34 @@ def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int], d
 
 def _images_remedy(expected: Sequence[int | str | None], actual: Sequence[int], channels_first: bool) -> str:
     if _fits(expected[1:], _swapped(actual, channels_first)):
-        return f"add --layout {'NHWC' if channels_first else 'NCHW'}"
+        return f"add {option('layout', 'NHWC' if channels_first else 'NCHW')}"
     channel = 1 if channels_first else 3
     if (expected[channel], actual[channel]) == (1, 3):
-        return "add --grayscale"
+        return f"add {option('grayscale', value=True)}"
     size = expected[2:] if expected[1] in CHANNELS else expected[1:3]
     if all(isinstance(side, int) for side in size):
-        return f"add --image-size {size[0]}x{size[1]}"
+        return f"add {option('image_size', tuple(size))}"
     return ""
+
+
+def _tokenize() -> str:
+    return f"for texts, add {option('tokenizer', 'tokenizer.json')}"
+
+
+def _choose_columns() -> str:
+    return f"choose the columns with {option('inputs', of='A,B,...')}"
 
 
 def _table_remedy(expected: Sequence[int | str | None], columns: int, labelled: bool) -> str:
     """The remedy for a table with this number of columns beside the label."""
     if labelled and len(expected) <= 2:
-        return "choose the columns with --inputs A,B,..."
+        return _choose_columns()
+    label = option("label", of="NAME")
     if len(expected) == 2 and isinstance(expected[1], int) and columns == expected[1] + 1:
-        return "one column too many: name the label with --label NAME, or choose the others with --inputs A,B,..."
+        others = option("inputs", of="A,B,...")
+        return f"one column too many: name the label with {label}, or choose the others with {others}"
     if len(expected) <= 2:
-        return "choose the columns with --inputs A,B,... and the label with --label NAME"
+        return f"{_choose_columns()} and the label with {label}"
     sizes = [size for size in expected[1:] if isinstance(size, int)]
     if len(sizes) == len(expected) - 1 and math.prod(sizes) == columns:
         return f"reshape each row to {sizes} in a pre_process"

@@ -20,6 +20,7 @@ from autoopt.metrics import (
     default_objective,
     get_metric,
 )
+from autoopt.option_names import option
 from autoopt.problem.problem import Goal
 from autoopt.spec import DagSpec
 
@@ -42,7 +43,6 @@ RARE: Final = 5
 Minimize: TypeAlias = Literal["latency", "size", "memory"]
 MINIMIZED: Mapping[Minimize, str] = {"latency": MEDIAN_LATENCY, "size": "size", "memory": "peak_memory"}
 """Objectives by the word for them on the command line."""
-GENERATES = "a decoder with a cache: maximizing tokens per second; --minimize latency is for prompts alone"
 QUALITY = ("task", "fidelity", "custom")
 """Kinds of metrics of quality."""
 
@@ -116,14 +116,15 @@ class GoalOptions:
         name = self.metric or task_metric or "accuracy"
         metric = get_metric(name, request.custom)
         if metric.kind not in QUALITY:
-            raise InputError(f"{name} is no metric of quality", where="--metric", remedy="see docs/quality.md")
+            raise InputError(f"{name} is no metric of quality", where=option("metric"), remedy="see docs/quality.md")
         if metric.kind == "task" and task_metric is None:
-            option = "--metric" if self.metric else "--max-drop"
-            remedy = f"name the labels with --label NAME, or limit agreement: --metric {AGREEMENT}"
-            raise InputError("needs labels in the data", where=option, remedy=remedy)
+            given = option("metric" if self.metric else "max_drop")
+            labels, agreement = option("label", of="NAME"), option("metric", AGREEMENT)
+            remedy = f"name the labels with {labels}, or limit agreement: {agreement}"
+            raise InputError("needs labels in the data", where=given, remedy=remedy)
         if self.max_drop is None:
             return DEFAULT_QUALITY.get(name, Constraint(name, max_drop=0.01))
-        metric.check_drop(self.max_drop, where="--max-drop")
+        metric.check_drop(self.max_drop, where=option("max_drop"))
         return Constraint(name, max_drop=self.max_drop)
 
 
@@ -137,7 +138,8 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
         objectives.append(default_objective(decodes=request.generates))
         if request.generates:
             extra.append(FIRST_TOKEN)
-            notes.append(GENERATES)
+            prompts = f"{option('minimize', 'latency')} is for prompts alone"
+            notes.append(f"a decoder with a cache: maximizing tokens per second; {prompts}")
     if _needs_quality_constraint(request):
         for default, note in _default_limits(default_quality, data):
             constraints.append(default)
@@ -177,7 +179,7 @@ def _default_limits(metric: str, data: DataDescription | None) -> Iterator[tuple
     elif default.max_drop is None:
         yield default, f"limit: {metric} with your model's outputs of at least {default.min}"
     else:
-        yield default, f"limit: {metric} may drop by at most {default.max_drop} (--max-drop)"
+        yield default, f"limit: {metric} may drop by at most {default.max_drop} ({option('max_drop')})"
         drop = default.max_drop
         if metric != "accuracy" or data is None or data.classes < 2:
             return

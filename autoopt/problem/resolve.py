@@ -22,6 +22,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
+from autoopt.option_names import option
 from autoopt.problem.described_data import DescribedData, data_source
 from autoopt.problem.earlier_runs import Case, Machine, taught_plan
 from autoopt.problem.environment import cpu
@@ -253,9 +254,9 @@ def _with_made_up(
         assert description is not None
         params["shapes"] = {name: list(column.shape) for name, column in description.columns.items()}
         if description.assumed:
-            remedy = "--data FILE"
+            remedy = option("data", of="FILE")
             if any(text.startswith("images") for text in description.assumed):
-                remedy = "--image-size HxW or --data FILE"
+                remedy = f"{option('image_size', of='HxW')} or {remedy}"
             note = f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this"
             data = replace(data, notes=[*data.notes, Note(note)])
     made_up = data_source(_generated({**params, "items": GENERATED_ITEMS}), probe.cache)

@@ -276,7 +276,7 @@ def _evidence(result: RunResult) -> list[str]:
     texts = (*measured_lines(best), *RunView(result).caveats)
     lines += [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in texts]
     if result.undecided:
-        lines.append(f"Not decided: {result.undecided}. Run the same command again to measure further.")
+        lines.append(f"Not decided: {result.undecided}. Run it again to measure further.")
     elif not best.is_source and first_objective(result).metric in STEADY_STATE:
         lines.append("The race between the best candidates was decided.")
     return lines

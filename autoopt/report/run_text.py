@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TextIO
 
 from autoopt.errors import one_line
+from autoopt.option_names import option
 from autoopt.report.measurement import disturbance
 from autoopt.report.run_view import RunView, chosen_models
 from autoopt.report.table import write_lines, write_table
@@ -125,8 +126,8 @@ def _note_lines(result: RunResult, shown: Collection[str]) -> list[str]:
     if best is not None and not result.undecided and best.measured.busy:
         ratio = best.ratios.get(first_objective(result).metric)
         if ratio is not None and ratio.high > WIDE * ratio.low:
-            reason = disturbance(best.measured)
-            notes.append(f"the range is wide because {reason}; --again measurements on a quieter machine narrows it")
+            reason, again = disturbance(best.measured), option("again", "measurements")
+            notes.append(f"the range is wide because {reason}; {again} on a quieter machine narrows it")
     lines = [f"note: {one_line(note)}" for note in notes[:MOST_NOTES]]
     if len(notes) > MOST_NOTES:
         lines.append(f"and {plural(len(notes) - MOST_NOTES, 'more note')}: autoopt runs latest")

@@ -9,6 +9,7 @@ from typing import Final
 
 from autoopt import json_codec
 from autoopt.metrics import Constraint, Objective
+from autoopt.option_names import option
 from autoopt.results.model import SCHEMA, Baseline, Json, ModelResult
 
 INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
@@ -24,7 +25,7 @@ class TimeLimit(StrEnum):
     @property
     def text(self) -> str:
         if self is TimeLimit.RUN:
-            return "stopped at the time limit (--minutes)"
+            return f"stopped at the time limit ({option('minutes')})"
         return "stopped because the time of the sweep was up"
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue, from_json
 from autoopt.model.files import split_source
+from autoopt.option_names import option
 from autoopt.spec.source import dotted
 from autoopt.spec.targets import TargetSpec
 from autoopt.spec.validation import problems_of
@@ -86,7 +87,8 @@ class ProposalOptions:
             hint = did_you_mean(self.precision, PRECISIONS) or f"one of {', '.join(PRECISIONS)}"
             yield InputError(f"unknown precision {self.precision!r}", where="precision", remedy=hint)
         if self.runtimes and not self.target_name and self.execution_provider not in (None, ALL):
-            yield InputError("names one provider, and --runtime further ones", where="ep", remedy="write --ep all")
+            reason = f"names one provider, and {option('runtime')} further ones"
+            yield InputError(reason, where="ep", remedy="name the provider 'all'")
         if isinstance(self.level, bool) or self.level not in range(HIGHEST + 1):
             yield InputError(f"must be 0 to {HIGHEST}, not {self.level!r}", where="level")
         for name in ("fidelity", "keep_signature"):

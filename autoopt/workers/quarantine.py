@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from autoopt.option_names import option
 from autoopt.outcome import Outcome
 from autoopt.workers.process import CallResult
 
@@ -72,7 +73,7 @@ class Deaths:
             return None
         return (
             f"{subject.name} is quarantined: it killed its worker {len(deaths)} times, last: {deaths[-1]}; try it"
-            f" again with --again failed, or 'autoopt store verify --lift {subject.key[:SHORT]}'"
+            f" again with {option('again', 'failed')}, or 'autoopt store verify --lift {subject.key[:SHORT]}'"
         )
 
     def note(self, subject: Subject, result: CallResult) -> None:

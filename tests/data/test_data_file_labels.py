@@ -110,7 +110,7 @@ def test_a_list_names_files_in_its_order_and_their_labels(
     found = listed(images, text, **options)
     assert [file.name for file in found.files] == ["b.png", "a.png"]
     assert found.texts == labels
-    assert ("add --label" in found.reading) == (labels is None and columns > 1)
+    assert ("by the option label" in found.reading) == (labels is None and columns > 1)
 
 
 @pytest.mark.parametrize(

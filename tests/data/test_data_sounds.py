@@ -57,7 +57,7 @@ def test_sub_folders_are_the_classes_and_items_have_the_length_that_the_model_ta
     said = describe({"data": str(folder), "model": source})["reading"]
     assert said == (
         "WAV files at 8000 Hz, mixed to mono, cut or padded with zeros from 0.0125 to 0.0375 s to 256 samples "
-        "(0.032 s), as input 'signal'; if the model expects another rate, add --sample-rate HZ"
+        "(0.032 s), as input 'signal'; if the model expects another rate, give the option sample_rate"
     )
 
 

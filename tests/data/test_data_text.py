@@ -79,7 +79,7 @@ def test_the_tokenizer_beside_a_model_is_for_its_texts(tmp_path, tokenizer):
     config = Reading().config(tmp_path / "t.csv", path)
     data = open_data(config, path)
     assert data.columns["input_ids"].tolist() == [[1, 2, 0, 0], [2, 0, 0, 0]]
-    assert data.reading.startswith("ids are left out: 'id'; --inputs A,B,... chooses columns; tokenizer.json turns")
+    assert data.reading.startswith("ids are left out: 'id'; the option inputs chooses columns; tokenizer.json turns")
     assert Reading(length=2).config(tmp_path / "t.csv", path)["pre_process"]["params"]["length"] == 2
 
 

@@ -171,7 +171,7 @@ def test_an_undecided_answer_says_what_would_decide(result: RunResult) -> None:
     lines = shown(replace(result, undecided="another one may be better"))
     assert lines[-2:] == [
         "Still open: another one may be better.",
-        "To decide, run the same command again: it measures on.",
+        "To decide, run it again: it measures on.",
     ]
 
 

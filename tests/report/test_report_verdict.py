@@ -36,15 +36,14 @@ def test_an_open_question_comes_with_what_would_decide_it(data: dict[str, Any]) 
     quiet = RunResult.from_json({**data, "best": {**data["best"], **SOURCE}, "undecided": reason})
     assert answer(quiet) == "undecided"
     assert verdict(quiet) == (
-        "Undecided whether a candidate is faster; keeping your model."
-        " To decide, run the same command again: it measures on."
+        "Undecided whether a candidate is faster; keeping your model. To decide, run it again: it measures on."
     )
     objectives = [{"metric": "tokens_per_second", "goal": "maximize"}]
     tokens = {**data, "best": {**data["best"], **SOURCE}, "undecided": reason, "objectives": objectives}
     assert verdict(RunResult.from_json(tokens)).startswith("Undecided whether a candidate has more tokens per second;")
     measured = {"rounds": 3, "disturbed_rounds": 2}
     busy = RunResult.from_json({**data, "best": {**data["best"], "measured": measured}, "undecided": "two are close"})
-    assert deciding_action(busy) == ("To decide, run the same command with --again measurements on a quieter machine.")
+    assert deciding_action(busy) == ("To decide, run it again with --again measurements on a quieter machine.")
     assert verdict(busy).endswith(f". Still open: two are close. {deciding_action(busy)}")
 
 
@@ -54,7 +53,7 @@ def test_a_lossy_model_without_data_comes_second_with_what_to_do(data: dict[str,
     assert verdict(kept).startswith("Lossless: not faster, no candidate was measurably better, so your model stays. ")
     assert "Lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller" in verdict(kept)
     assert lossy_steps(kept) == [
-        "Judge the lossy model by accuracy: the same command with --data FILE",
+        "Judge the lossy model by accuracy: run it again with --data FILE",
         "Use it as it is: autoopt export 0123456789ab 25",
     ]
     assert lossy_steps(RunResult.from_json(data)) == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from autoopt.model.inspection import Inspection
+from autoopt.option_names import option
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator
 
@@ -106,7 +107,7 @@ def soft_reasons(info: PassInfo, facts: Facts) -> list[Reason]:
     if facts.level is not None and lowest > facts.level:
         reasons.append(Reason("level", f"level {facts.level} allows only {_ALLOWED[facts.level]}"))
     if info.needs_data and facts.has_calibration is False:
-        reasons.append(Reason("no-data", "needs calibration data; add --data FILE"))
+        reasons.append(Reason("no-data", f"needs calibration data; add {option('data', of='FILE')}"))
     # An earlier pass of a chain may remove such operators.
     if facts.inspection is not None and (refused := sorted(facts.inspection.ops & set(info.refuses_ops))):
         reasons.append(Reason("inspection", f"cannot take {', '.join(refused)}, which the model has"))

@@ -13,6 +13,7 @@ from autoopt.dag.proposal.templates import MINUTES, TABLES, TEMPLATES, TRIALS, M
 from autoopt.errors import one_line
 from autoopt.model.inspection import Inspection
 from autoopt.model.roles import Role
+from autoopt.option_names import option
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec, describe_threads
 
@@ -105,7 +106,7 @@ def _changes(
             why = change.why.format_map(words(change.node, inputs, target))
             yield Decision(change.what, why, tried=change.what)
     if inputs.narrowing and "specialize" not in reasons:
-        remedy = "--set keep_signature=true leaves this out"
+        remedy = f"{option('keep_signature', value=True)} leaves this out"
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; {remedy}")
     if model.overridable:
         text = f"passes may fix them, so that callers cannot set {_some(model.overridable)}"
@@ -135,7 +136,8 @@ def _without_data(
     result = "shown as unverified"
     if options.accepts_unverified:
         result = "check the chosen model before you use it"
-    yield Decision("no data", f"{judged}: {result}. To judge by accuracy, add --data FILE")
+    remedy = f"To judge by accuracy, add {option('data', of='FILE')}"
+    yield Decision("no data", f"{judged}: {result}. {remedy}")
 
 
 def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:

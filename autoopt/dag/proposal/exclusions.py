@@ -12,6 +12,7 @@ from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.graph.priors import Prior, Scope, Values
 from autoopt.dag.proposal.inputs import ProposalInputs, conditions, hold, node_conditions, words
 from autoopt.dag.proposal.templates import TABLES, TEMPLATES, Template
+from autoopt.option_names import option
 from autoopt.space import Value, same
 from autoopt.spec.targets import TargetSpec
 
@@ -47,7 +48,7 @@ def value_cuts(
                 if reason:
                     reason = reason.format_map(words(node, inputs, target))
                 elif lowest > level:
-                    reason = f"needs --set level={lowest}"
+                    reason = f"needs {option('level', lowest)}"
                 if reason:
                     yield Prior("forbid", Scope(), {node: {name: value}}, reason=reason, origin="library")
 

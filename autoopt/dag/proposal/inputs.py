@@ -10,6 +10,7 @@ from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.templates import CPU, TEMPLATES, provider_profile
 from autoopt.data.decoder import decodes
 from autoopt.model.inspection import FUSED_LAYERS, QUANTIZED_OPS, Inspection, with_plain_forms
+from autoopt.option_names import option
 from autoopt.spec.targets import TargetSpec
 
 DENSE_OPS: Final = frozenset(("MatMul", "Gemm", "LSTM", "com.microsoft::Attention"))
@@ -199,6 +200,9 @@ def words(node: str, inputs: ProposalInputs, target: TargetSpec) -> dict[str, ob
         "share": share,
         "short_floats": inputs.short_floats,
         "size": TEMPLATES[node].size,
+        "use_data": option("data", of="FILE"),
+        "use_fidelity": option("fidelity", value=True),
+        "use_int8": option("precision", "int8"),
     }
 
 

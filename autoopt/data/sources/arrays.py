@@ -15,6 +15,7 @@ import numpy as np
 from autoopt.data.dataset import LABELS, Array, Choose, DataSet, check_columns
 from autoopt.errors import InputError, did_you_mean
 from autoopt.model.roles import TOKEN_NAMES
+from autoopt.option_names import option
 
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile)
 
@@ -69,7 +70,8 @@ def _find_labels(columns: Mapping[str, Array], path: str, model: str | None) -> 
         candidates = [name for name in candidates if name not in inputs]
     if len(candidates) > 1:
         names = " and ".join(map(repr, candidates))
-        raise InputError(f"{names} may both be the labels", where=path, remedy=f"name one: --label {candidates[0]}")
+        remedy = f"name one: {option('label', candidates[0])}"
+        raise InputError(f"{names} may both be the labels", where=path, remedy=remedy)
     return next(iter(candidates), "")
 
 

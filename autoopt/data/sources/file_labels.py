@@ -87,7 +87,7 @@ def _read_list(path: Path, label_col: str | None, input_cols: Sequence[str] | No
         return LabelledFiles(files, texts=list(map(str.strip, columns[label])), reading=reading)
     reading = f"files of column {column!r}, no labels"
     if others:
-        reading += f"; if they are in {' or '.join(map(repr, others))}, add --label NAME"
+        reading += f"; if they are in {' or '.join(map(repr, others))}, name the column by the option label"
     return LabelledFiles(files, reading=reading)
 
 

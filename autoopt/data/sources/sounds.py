@@ -16,6 +16,7 @@ from autoopt.data.sources.file_labels import LabelledFiles, find_files
 from autoopt.data.sources.synthetic import ModelInputs, read_inputs
 from autoopt.errors import InputError, one_line
 from autoopt.model.roles import SHORTEST_PIECE, Kind, Role, names_with
+from autoopt.option_names import option
 
 HIGHEST_RATE: Final = 768_000
 """Hz. Only broken files and typing errors have higher ones, and resampling to one would fill the memory."""
@@ -192,7 +193,9 @@ def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, pat
         return sounds, sample_rate
     if len(set(rates)) > 1:
         low, high = min(rates), max(rates)
-        remedy = f"add --sample-rate {low} (sample_rate in dag.yaml), or the rate that the model was trained with"
+        remedy = (
+            f"add {option('sample_rate', low)} (sample_rate in dag.yaml), or the rate that the model was trained with"
+        )
         raise InputError(f"the files have sample rates from {low} to {high} Hz", where=path, remedy=remedy)
     return sounds, rates[0]
 
@@ -247,5 +250,5 @@ def _reading(target: WaveformInput, lengths: Sequence[int], rate: int, *, is_res
         length = f"cut or padded with zeros from {seconds} to {target.samples} samples ({target.samples / rate:.3g} s)"
         if set(lengths) == {target.samples}:
             length = f"{target.samples} samples ({target.samples / rate:.3g} s)"
-    remedy = "" if is_resampled else "; if the model expects another rate, add --sample-rate HZ"
+    remedy = "" if is_resampled else "; if the model expects another rate, give the option sample_rate"
     return f"WAV files at {rate} Hz, {channels}, {length}, as input {one_line(target.name)!r}{remedy}"

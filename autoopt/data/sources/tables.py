@@ -11,6 +11,7 @@ import numpy as np
 from autoopt.data.csv_files import loader_of_suffix, read_columns
 from autoopt.data.dataset import LABELS, Array, Choose, DataSet, check_columns, text_array
 from autoopt.errors import InputError
+from autoopt.option_names import option
 
 Inputs: TypeAlias = Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns that are together one input, or columns by input."""
@@ -96,7 +97,7 @@ def to_dataset(
         ids = _ids(columns, inputs, model) if ignored is None else []
         if ids:
             inputs = [name for name in inputs if name not in ids]
-            reading = f"ids are left out: {', '.join(map(repr, ids))}; --inputs A,B,... chooses columns"
+            reading = f"ids are left out: {', '.join(map(repr, ids))}; the option inputs chooses columns"
     if not isinstance(inputs, Mapping):
         inputs = {"input": inputs}
     joined = {}
@@ -157,11 +158,11 @@ def _text_among_numbers(texts: list[str], path: str, *, is_labelled: bool) -> In
     """The error for columns of text beside columns of numbers; one of them may be the label if none is named."""
     noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
     quoted = ", ".join(map(repr, texts))
-    remedy = "choose columns with --inputs A,B,..."
+    remedy = f"choose columns with {option('inputs', of='A,B,...')}"
     if not is_labelled and len(texts) == 1:
-        remedy = f"name the label with --label {texts[0]}, or {remedy}"
+        remedy = f"name the label with {option('label', texts[0])}, or {remedy}"
     elif not is_labelled:
-        remedy = f"name the label with --label NAME, and {remedy}"
+        remedy = f"name the label with {option('label', of='NAME')}, and {remedy}"
     return InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids
 from autoopt.errors import InputError
 from autoopt.model.roles import TOKEN_NAMES
+from autoopt.option_names import option
 
 LENGTH: Final = 128
 """Tokens of a text for a model that takes any number."""
@@ -56,7 +57,7 @@ def tokenize(
             return data
         column = texts[0] if len(texts) == 1 else "text"
     if column not in data.columns:
-        remedy = "choose the texts: --inputs COLUMN"
+        remedy = f"choose the texts: {option('inputs', of='COLUMN')}"
         raise InputError(f"no column {column!r} to tokenize", where=data.name, remedy=remedy)
     if length is None:
         length = _tokens_of(model) or LENGTH
@@ -76,7 +77,7 @@ def tokenize(
     columns["input_ids"] = np.array([encoding.ids for encoding in encodings], np.int64)
     columns["attention_mask"] = np.array([encoding.attention_mask for encoding in encodings], np.int64)
     columns["token_type_ids"] = np.array([encoding.type_ids for encoding in encodings], np.int64)
-    reading = f"{Path(tokenizer).name} turns texts into {length} tokens each; --length N cuts or pads to others"
+    reading = f"{Path(tokenizer).name} turns texts into {length} tokens each; the option length cuts or pads to others"
     return replace(data, columns=columns, reading="; ".join(filter(None, [data.reading, reading])))
 
 

@@ -16,6 +16,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.measure.request import SET
 from autoopt.metrics import GENERATION
 from autoopt.model.model_set import ModelSet
+from autoopt.option_names import option
 from autoopt.problem.content_keys import run_identity
 from autoopt.problem.described_data import data_source
 from autoopt.problem.goal import GoalRequest, make_goal
@@ -215,7 +216,7 @@ def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: Proble
     if not request.data_is_generated:
         return []
     sizes = ", ".join(recorded.recording.assumed) or "as the models take them"
-    notes = [Note(f"generated inputs: {sizes}; --data FILE changes this")]
+    notes = [Note(f"generated inputs: {sizes}; {option('data', of='FILE')} changes this")]
     if part.unverified:
         text = "only lossless models are chosen; the best lossy one of each is shown, unverified"
         notes.append(Note(text, NoteKind.NO_DATA))

@@ -23,6 +23,7 @@ from autoopt.model.fetch import fetch
 from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
 from autoopt.model.model_set import ModelSet, Part, Pipeline
+from autoopt.option_names import option
 from autoopt.problem.admission import admit
 from autoopt.problem.described_data import data_source
 from autoopt.problem.probe import Probe
@@ -140,7 +141,7 @@ def _data(request: RunRequest, spec: DagSpec, description: ModelSet, resources: 
         return _checked(config, description, resources)
     if spec.pipeline is None:
         return DataSource()
-    remedy = "give the arrays that it takes with --data, or in data:"
+    remedy = f"give the arrays that it takes with {option('data')}, or in data:"
     raise spec.error(("pipeline",), "a function of a script needs data to run on", remedy)
 
 

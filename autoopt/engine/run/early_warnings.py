@@ -14,6 +14,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
+from autoopt.option_names import option
 from autoopt.outcome import Outcome
 from autoopt.problem.environment import versions
 from autoopt.problem.problem import Problem
@@ -24,20 +25,28 @@ from autoopt.results import Note, NoteKind
 from autoopt.workers import gated_call
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
-WITHOUT_LABELS: Final = "or go on without the labels: --metric agreement compares with your model's outputs"
-"""Remedy where the labels do not belong to the model."""
 CHECK_SHARE: Final = 0.15
 """Share of the run's time after which the check of a slow model is given up."""
 CHECK_SECONDS: Final = 5.0
 """Time for the check of a short run, up to half of the run's: small models need it on a busy machine."""
-UNCHECKED: Final = "no time to check that your model and its data belong together; a larger --minutes allows it"
+
+
+def without_labels() -> str:
+    """The remedy where the labels do not belong to the model."""
+    return f"or go on without the labels: {option('metric', 'agreement')} compares with your model's outputs"
+
+
+def unchecked() -> str:
+    """The note of a run that is too short to check the source model."""
+    more = option("minutes")
+    return f"no time to check that your model and its data belong together; a larger {more} allows it"
 
 
 def source_failure(problem: Problem, message: str) -> str:
     """Say that the source model does not run, on which inputs, and what the runtime says."""
     inputs = ""
     if not problem.data.evaluation:
-        inputs = " on generated inputs (--data FILE gives it real ones)"
+        inputs = f" on generated inputs ({option('data', of='FILE')} gives it real ones)"
     return f"the source model does not run{inputs}: {plain_reason(message)}"
 
 
@@ -70,7 +79,7 @@ def source_warnings(ctx: RunContext) -> list[Note]:
         _, reply = read_once(ctx.store.home, key, lambda _: _check(ctx, payload))
         return _warnings(problem, reply)
     except _SourceFails as failure:
-        return [Note(UNCHECKED)] if config is not None and failure.outcome is Outcome.TIMEOUT else []
+        return [Note(unchecked())] if config is not None and failure.outcome is Outcome.TIMEOUT else []
 
 
 class _SourceFails(Exception):
@@ -98,7 +107,7 @@ def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
 
 def _warnings(problem: Problem, reply: Mapping[str, Any]) -> list[Note]:
     if reply["stops"] and problem.goal.kept_task_metrics:
-        raise InputError(reply["stops"][0], where=problem.data.evaluation.place, remedy=WITHOUT_LABELS)
+        raise InputError(reply["stops"][0], where=problem.data.evaluation.place, remedy=without_labels())
     return [Note(text, NoteKind.WARNING) for text in (*reply["stops"], *reply["warnings"])]
 
 

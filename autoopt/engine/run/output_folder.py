@@ -18,6 +18,7 @@ from autoopt.model.files import MODEL, ORT_MODEL, files_in
 from autoopt.model.io import EXTERNAL_NAME
 from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, SESSION_FILE
+from autoopt.option_names import option
 from autoopt.report.words.formatting import short
 from autoopt.store import faults
 from autoopt.working_folder import working_folder
@@ -156,4 +157,6 @@ def check_writable(out: Path) -> None:
             pass
     except OSError as error:
         message = f"is not writable ({error.strerror}); the results cannot be saved there"
-        raise InputError(message, where=str(existing), remedy="--out DIR names another folder") from None
+        raise InputError(
+            message, where=str(existing), remedy=f"{option('out', of='DIR')} names another folder"
+        ) from None

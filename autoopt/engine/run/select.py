@@ -49,7 +49,7 @@ def explain_untried(trials: Sequence[Trial]) -> list[str]:
     numbers = ", ".join(str(trial.number) for trial in untried)
     noun = "trial" if len(untried) == 1 else "trials"
     reason = f"{untried[0].outcome}, {untried[0].message}"
-    return [f"not tried: {noun} {numbers} ({reason}); run the same command again to try what is missing"]
+    return [f"not tried: {noun} {numbers} ({reason}); run it again to try what is missing"]
 
 
 def waiting_text(seconds: float) -> str:

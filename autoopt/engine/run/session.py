@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.engine.run.early_warnings import WITHOUT_LABELS, script_bug, source_failure
+from autoopt.engine.run.early_warnings import script_bug, source_failure, without_labels
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import export_best
 from autoopt.engine.run.interim_package import InterimPackage
@@ -39,6 +39,7 @@ from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer
+from autoopt.option_names import option
 from autoopt.outcome import Outcome
 from autoopt.report.words.formatting import plural
 from autoopt.results import Baseline, ModelResult, Note, NoteKind, RunResult, Trial
@@ -159,7 +160,7 @@ class Session:
             is_share = metric.unit == "fraction" and metric.direction == "maximize"
             if is_share and name in metrics and metrics[name].value <= 0:
                 what = f"the source model's {name} is 0; check that the labels belong to this data"
-                raise InputError(what, where=self.ctx.problem.data.evaluation.place, remedy=WITHOUT_LABELS)
+                raise InputError(what, where=self.ctx.problem.data.evaluation.place, remedy=without_labels())
 
     def search(self, executor: Executor) -> RunResult:
         """Search, measure the best candidates until one is certain, and record the result.
@@ -354,7 +355,7 @@ class Session:
         if not parts:
             return []
         reason = f"the best model works only where {', '.join(parts)}, as in your data"
-        return [f"{reason}; --set keep_signature=true avoids this"]
+        return [f"{reason}; {option('keep_signature', value=True)} avoids this"]
 
     def _best_lossy(self, trials: Sequence[Trial], ranking: Ranking) -> ModelResult | None:
         """The best unverified lossy model, if there is one that gains on the source."""

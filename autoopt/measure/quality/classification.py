@@ -10,6 +10,7 @@ from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.quality.task import Outputs, Statistic
 from autoopt.metrics import FallenClass
+from autoopt.option_names import option
 
 NOTED_ITEMS = 3
 NOTED_FALL = 0.1
@@ -172,7 +173,7 @@ def classes(output: object, labels: np.ndarray) -> np.ndarray:
     if predicted.size != labels.size:
         raise InputError(
             f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}; "
-            "--metric names the metric of another task, such as cer for CTC or map50 for boxes, "
+            f"{option('metric')} names the metric of another task, such as cer for CTC or map50 for boxes, "
             "or agreement, which needs no labels"
         )
     return predicted.reshape(labels.shape)

@@ -27,6 +27,7 @@ from autoopt.model.random_nodes import random_nodes
 from autoopt.model.roles import image_axes
 from autoopt.model.session import write_optimized
 from autoopt.model.session_options import plain_options
+from autoopt.option_names import option
 
 ITEMS: Final = 128
 """Items that are looked at, at most."""
@@ -67,15 +68,18 @@ class Scaling:
     std: tuple[float, ...] = (1.0,)
 
     def options(self, factor: Array = ONE, offset: Array = ZERO) -> str:
-        """The options of the command line that scale `values` so, of which `values * factor + offset` are pixels."""
+        """The options that scale `values` so, of which `values * factor + offset` are pixels."""
         scale = 1.0 if len(factor) > 1 else float(factor[0]) * self.scale
         divisor = factor * self.scale / scale
         mean, std = (np.array(self.mean) - offset * self.scale) / divisor, np.array(self.std) / divisor
-        text = f"--scale {scale:.6g}"
+        text = option("scale", _rounded(scale))
         if mean.any() or (std != 1).any():
-            mean_text, std_text = (",".join(f"{value:.6g}" for value in values) for values in (mean, std))
-            text += f" --mean {mean_text} --std {std_text}"
+            text += f" {option('mean', list(map(_rounded, mean)))} {option('std', list(map(_rounded, std)))}"
         return text
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 SCALINGS: Final = (
@@ -291,11 +295,11 @@ def _order_remedy(predictions: Array, labels: Array, names: Array) -> tuple[str,
         return "", False
     is_certain = len(labels) >= PER_CLASS * len(classes) and share > _chance(1 / len(classes), len(labels), WORSE)
     called = {label: str(names[label]) if 0 <= label < len(names) else str(label) for label in classes}
-    order = "NAME,..."
+    order = option("classes", of="NAME,...")
     if sorted(classes.values()) == list(range(len(classes))):
-        order = ",".join(called[label] for label in sorted(classes, key=classes.__getitem__))
+        order = option("classes", [called[label] for label in sorted(classes, key=classes.__getitem__)])
     moved_to = f"label {called[moved[0]]} is mostly the model's class {classes[moved[0]]}"
-    return f"the classes are in another order: {moved_to}; --classes {order} gives the model's order", is_certain
+    return f"the classes are in another order: {moved_to}; {order} gives the model's order", is_certain
 
 
 def _chance(share: float, items: int, deviations: float = 2) -> float:

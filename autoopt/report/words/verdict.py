@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from autoopt.errors import one_line
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
+from autoopt.option_names import option
 from autoopt.report.words.change import change_text, words_of
 from autoopt.report.words.formatting import percent, plural, short
 from autoopt.results import ModelResult, RunResult
@@ -51,8 +52,8 @@ def lossy_steps(result: RunResult) -> list[str]:
         if not result.lacks_data or not infeasible:
             return []
         models = plural(infeasible, "lossy model")
-        return [f"{models} broke the limit on generated inputs; --data FILE judges by accuracy"]
-    steps = ["Judge the lossy model by accuracy: the same command with --data FILE"]
+        return [f"{models} broke the limit on generated inputs; {option('data', of='FILE')} judges by accuracy"]
+    steps = [f"Judge the lossy model by accuracy: run it again with {option('data', of='FILE')}"]
     if model.trial is not None:
         steps.append(f"Use it as it is: autoopt export {short(result.run)} {model.trial}")
     return steps
@@ -91,7 +92,7 @@ def _better_answer(result: RunResult, best: ModelResult) -> list[str]:
 def _kept_answer(result: RunResult) -> list[str]:
     """The answer of a run that keeps the source model."""
     if _was_cut_off(result):
-        action = "To decide, allow more time (--minutes)."
+        action = f"To decide, allow more time ({option('minutes')})."
         reason = result.undecided or "the time was up before a candidate was measured"
         return [f"Undecided: {reason}; keeping your model.", action]
     if _lacks_candidates(result):
@@ -117,7 +118,7 @@ def _time_lines(result: RunResult) -> list[str]:
     if result.time_limit is None:
         return []
     trials = plural(result.trial_counts.get("total", 0), "trial")
-    return [f"The time was up after {trials}; more time (--minutes) allows more."]
+    return [f"The time was up after {trials}; more time ({option('minutes')}) allows more."]
 
 
 def _interim_answer(result: RunResult) -> str:
@@ -143,8 +144,8 @@ def gains(result: RunResult, model: ModelResult) -> list[str]:
 def deciding_action(result: RunResult) -> str:
     """The one action that would decide which model is the best."""
     if result.best is not None and result.best.measured.busy:
-        return "To decide, run the same command with --again measurements on a quieter machine."
-    return "To decide, run the same command again: it measures on."
+        return f"To decide, run it again with {option('again', 'measurements')} on a quieter machine."
+    return "To decide, run it again: it measures on."
 
 
 def headlines(result: RunResult) -> list[str]:

@@ -1,0 +1,59 @@
+"""Options in messages, in the words of the reader: `--image-size 3x4` at a shell, `image_size=(3, 4)` in Python.
+
+The words are those of the process, and workers inherit them: the command line's, until a program takes a function that
+runs something from `autoopt`. Messages that are kept for both, such as what a store knows of data, name no option.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+WORDS: Final = "AUTOOPT_WORDS"
+"""Environment variable of a process and its workers; `python` in one that a program of a user runs."""
+FIELDS: Final = ("level", "fidelity", "keep_signature")
+"""What is set as a field on the command line, `--set level=2`."""
+PROPOSAL: Final = (*FIELDS, "precision", "runtime")
+"""What is a field of `proposal_options` in Python."""
+
+
+def speak_python() -> None:
+    """Name arguments of `autoopt.run` in the messages of this process from now on."""
+    os.environ[WORDS] = "python"
+
+
+def speak_command_line() -> None:
+    """Name options of the command line again: a program may have started this one."""
+    os.environ.pop(WORDS, None)
+
+
+def option(name: str, value: object = None, *, of: str = "") -> str:
+    """An option by its name in Python, with a value, or with what stands for one: `--data FILE` for `of="FILE"`."""
+    if os.environ.get(WORDS) == "python":
+        return _argument(name, of if value is None else repr(value))
+    text = of if value is None else _text(name, value)
+    if name in FIELDS:
+        return f"--set {name}={text}"
+    return f"--{name.replace('_', '-')} {text}".rstrip()
+
+
+def _argument(name: str, text: str) -> str:
+    argument = f"{name}={text}" if text else name
+    if name in PROPOSAL:
+        return f"proposal_options=ProposalOptions({argument})"
+    return argument
+
+
+def _text(name: str, value: object) -> str:
+    """A value as one word of a command line; a flag needs none."""
+    if value is True and name not in FIELDS:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={part}" for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return ("x" if name == "image_size" else ",").join(map(str, value))
+    return shlex.quote(str(value))
