@@ -1,8 +1,11 @@
-"""`autoopt init`: propose a dag.yaml for a model, or copy the examples that autoopt ships."""
+"""`autoopt init`, `plan`, `import-olive`: a dag.yaml for a model or from Olive, its chains and what was pruned."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import autoopt
-from autoopt.cli.data_options import Calibration, Data, DataOptions
+from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
 from autoopt.cli.output import AsJson, print_json, print_result
-from autoopt.cli.yaml_files import path_in_file, schema_line, write_file
+from autoopt.cli.run import DagOrModels
 from autoopt.errors import InputError, writing
 from autoopt.report.words.markup import shell_word
+from autoopt.settings import settings
 
 if TYPE_CHECKING:
     from autoopt.dag.compiler.plan import Plan
@@ -134,3 +138,153 @@ def _show_reasons(plan: Plan) -> None:
         typer.echo(f"{decision.what}: {decision.why}")
     for preference in plan.learned:
         typer.echo(f"learned: {preference.text}")
+
+
+@with_option_groups
+def plan(  # noqa: PLR0913  options of the command
+    dag: DagOrModels,
+    *,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Plan for this ONNX model.")] = None,
+    data: Data = None,
+    calibration: Calibration = None,
+    reading: DataOptions,
+    goal: GoalFlags,
+    data_root: DataRoot = None,
+    proposal: ProposalFlags,
+    assignments: Fields = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Maximum number of chains to list; counts include all of them.")
+    ] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show the chains of a DAG, their points, and what was pruned and why. Runs nothing.
+
+    For a bare model, the DAG is the one that autoopt proposes; --verbose lists its chains and all reasons. Several
+    targets, or models that belong together, have a plan each.
+    """
+    from autoopt.cli.logs import is_verbose
+    from autoopt.dag.compiler.rendering import summary_text, tree_text
+    from autoopt.problem.model_folders import read_models
+    from autoopt.problem.plans import make_plans
+    from autoopt.problem.run_request import RunRequest
+    from autoopt.settings import settings
+
+    first, parts = read_models(dag, settings().home)
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, model or first)
+    request = RunRequest(
+        dag=first,
+        model=model,
+        parts=parts,
+        data=evaluation_data,
+        calibration=calibration_data,
+        proposal_options=proposal.options(),
+        goal=goal.options(),
+        data_root=data_root,
+    )
+    plans = make_plans(with_set_fields(request, assignments))
+    limit = min(limit, sys.maxsize)
+    if as_json:
+        print_json(plans.to_json(limit))
+        return
+    for sentence in plans.runtimes:
+        sys.stdout.write(f"{sentence}\n")
+    for number, (name, plan) in enumerate(plans.by_name.items()):
+        if number:
+            sys.stdout.write("\n")
+        if plans.kind:
+            sys.stdout.write(f"{plans.kind} {name}\n")
+        if plan.decisions and not is_verbose():
+            sys.stdout.write(summary_text(plan))
+        else:
+            sys.stdout.write(tree_text(plan, limit))
+
+
+def import_olive(
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="CONFIG", help="Olive's configuration (JSON or YAML).", exists=True, dir_okay=False),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write [default: the name in the configuration].")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert an Olive configuration into a dag.yaml, and list what has no equivalent.
+
+    Converts passes, search values and strategy, the goals of the evaluator, data configs and systems.
+    """
+    from autoopt.dag.proposal.dag_yaml import document_yaml
+    from autoopt.olive import convert
+    from autoopt.report.words.markup import shell_word
+
+    folder = out.parent if out is not None else Path()
+    conversion = convert(config, folder)
+    file = out or Path(f"{conversion.dag['name']}.yaml")
+    head = [schema_line(folder), f"# Converted from Olive's {config.name}."]
+    head += [f"# {remark}" for remark in conversion.remarks]
+    write_file(file, "\n".join(head) + "\n" + document_yaml(conversion.dag), force)
+    if as_json:
+        print_json({"file": str(file), "dag": conversion.dag, "remarks": list(conversion.remarks)})
+        return
+    for remark in conversion.remarks:
+        typer.echo(remark)
+    typer.echo(f"wrote {file}; next: autoopt plan {shell_word(file)}")
+
+
+def dag_schema(*, with_passes: bool = True) -> str:
+    """The JSON Schema of dag.yaml as text; if wanted, with the passes of this installation."""
+    from autoopt.measure.settings import SETTINGS
+    from autoopt.registry import registry
+    from autoopt.spec.dag import DagSpec
+    from autoopt.spec.json_schema import json_schema
+
+    infos = []
+    if with_passes:
+        passes = registry()
+        infos = list(map(passes.info, passes.names()))
+    return _text(json_schema(DagSpec, infos, SETTINGS))
+
+
+def zoo_schema() -> str:
+    """The JSON Schema of zoo.yaml as text."""
+    from autoopt.spec.json_schema import json_schema
+    from autoopt.spec.zoo import ZooSpec
+
+    return _text(json_schema(ZooSpec))
+
+
+def _text(document: object) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def schema_line(folder: Path = Path()) -> str:
+    """Write both schemas next to the store; returns the comment that names that of dag.yaml for a file in `folder`."""
+    home = settings().home
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / "dag.schema.json"
+    write_file(file, dag_schema(), force=True)
+    write_file(home / "zoo.schema.json", zoo_schema(), force=True)
+    return f"# yaml-language-server: $schema={path_in_file(str(file), folder)}"
+
+
+def path_in_file(path: str, folder: Path = Path()) -> str:
+    """A path to write into a file in `folder`: relative if it lies below the current folder, absolute elsewhere."""
+    if "://" in path:
+        return path
+    absolute = Path(path).expanduser().absolute()
+    if absolute.is_relative_to(Path.cwd()):
+        return os.path.relpath(absolute, folder)
+    return str(absolute)
+
+
+def write_file(file: Path, text: str, force: bool) -> None:
+    """Write a file; overwrite an existing one only with `force`.
+
+    Raises:
+        InputError: the file exists, or the folder cannot be written.
+    """
+    with writing(file):
+        if file.exists() and not force:
+            raise InputError("already exists", where=str(file), remedy="use --force to overwrite it")
+        file.write_text(text, encoding="utf-8")

@@ -1,10 +1,13 @@
-"""`autoopt passes`: list passes, show one, also by its name in other products, create one from a template."""
+"""`autoopt passes` and `apply`: list passes, show one, create one, apply one to a model."""
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +16,12 @@ from autoopt.cli.option_groups import TargetDevice, TargetProvider, accelerator_
 from autoopt.cli.output import AsJson, example_text, print_json, print_result
 from autoopt.errors import one_line
 from autoopt.json_codec import to_json
+from autoopt.report.table import Table, write_table
+from autoopt.report.words.failures import plain_reason
+from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
+    from autoopt.engine.tools.apply import AppliedPass
     from autoopt.registry import PassInfo
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
@@ -139,3 +146,122 @@ def _write_info(info: PassInfo) -> None:
         rows.append((parameter.name, parameter.type, default, search or "-", parameter.description))
     if rows:
         write_table(Table(("parameter", "type", "default", "search", "description"), tuple(rows)), sys.stdout)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def apply(  # noqa: PLR0913, PLR0917  options of the command
+    name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.", autocompletion=complete_pass)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model (.onnx).")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File for the new model [default: write none].")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter; the value is JSON or plain text."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="PATH", help="Calibration data.")] = None,
+    data_root: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Folder or URL that relative paths in `data` parameters start from."),
+    ] = None,
+    user_script: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Python file or URL that registers passes.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+    device: TargetDevice = None,
+    ep: TargetProvider = None,
+    as_json: AsJson = False,
+) -> None:
+    """Apply one pass to a model, after the passes that it requires.
+
+    Session options that the pass sets are written to `OUT.session.json`, in the format of a run's session.json.
+    Exit code 1 if the pass refuses the model or fails; a model that the runtime cannot load is a warning.
+    """
+    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, check_out, write_applied
+    from autoopt.spec.overrides import parse_fields
+
+    if out is not None:
+        check_out(out, force=force)
+    parameters = parse_fields(param or (), "--param")
+    accelerator = accelerator_of(device, ep)
+    with working_folder() as folder:
+        try:
+            options = PassSettings(data, user_script, accelerator, data_root)
+            applied = apply_pass(name, model, folder, parameters, options)
+        except PassFailed as error:
+            _LOG.debug("%s", error)
+            sys.stderr.write(one_line(plain_reason(str(error))) + "\n")
+            raise typer.Exit(1) from error
+        files: list[Path] = []
+        if out is not None:
+            files = write_applied(applied, out, accelerator, force=force)
+    if applied.load_failure:
+        reason = plain_reason(applied.load_failure)
+        sys.stderr.write(one_line(f"warning: the runtime cannot load {out or 'the new model'}: {reason}") + "\n")
+    if as_json:
+        document = to_json(applied.step)
+        del document["path"], document["node"]
+        document |= {"repairs": list(applied.repairs), "required": list(applied.required)}
+        print_json({**document, "files": list(map(str, files))})
+    else:
+        _show(applied, files)
+
+
+def _check_text(check: Mapping[str, Any], loads: bool) -> str:
+    """The result of a step's check, which goes without graph optimization. A lossy model may be far from the source."""
+    lossy = check["tolerance"] == "lossy" and check["status"] == "same"
+    text = "it runs" if lossy else str(check["status"])
+    if not loads:
+        text += " without graph optimization only"
+    if "max_abs_error" in check:
+        text += f", largest difference {check['max_abs_error']:.3g}"
+    if lossy and "max_relative_error" in check:
+        text += f", which is {100 * check['max_relative_error']:.3g} % of the largest value"
+    return f"{text} {plain_reason(one_line(check.get('reason', '')))}".rstrip()
+
+
+def _show(applied: AppliedPass, files: list[Path]) -> None:
+    step = applied.step
+    for repair in applied.repairs:
+        print(f"model: {repair}")
+    if applied.required:
+        print(f"first: {', '.join(applied.required)} (required by {step.pass_name})")
+    print(f"{step.pass_name}: {step.outcome} in {step.seconds:.2f} s")
+    if step.message:
+        print(f"  {plain_reason(one_line(step.message))}")
+    for attempt in step.attempts:
+        changed = {name: value for name, value in attempt.params.items() if step.params.get(name) != value}
+        print(f"  tried {json.dumps(changed)}: {plain_reason(one_line(attempt.reason))}")
+    print(f"  parameters {json.dumps(step.params)}")
+    if step.equivalence and step.equivalence["status"] == "not run":
+        print(f"  no check was possible: {plain_reason(one_line(str(step.equivalence.get('reason', ''))))}")
+    elif step.equivalence:
+        print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence, not applied.load_failure)}")
+    for name, report in step.reports.items():
+        _show_report(name, report if isinstance(report, Mapping) else {"value": report})
+    if step.session_options:
+        print(f"  session options {json.dumps(step.session_options)}")
+    for file in files:
+        print(f"  wrote {file}")
+
+
+def _show_report(name: str, report: Mapping[str, Any]) -> None:
+    """Print the single values of a report in a line, and each list of records as a table."""
+    lists = {key: value for key, value in report.items() if _is_records(value)}
+    rest = {key: value for key, value in report.items() if key not in lists}
+    if rest:
+        print(f"  {name}: {one_line(json.dumps(rest))[:2000]}")
+    for key, records in lists.items():
+        columns = tuple(records[0])
+        rows = tuple(tuple(_cell(record.get(column)) for column in columns) for record in records)
+        write_table(Table(columns, rows, title=key), sys.stdout)
+
+
+def _is_records(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,11 +1,15 @@
-"""`autoopt runs` and `report`: answers from the store."""
+"""`autoopt runs`, `report`, `export` and `ui`: answers from the store as text, pages, packages, for other tools."""
 
 from __future__ import annotations
 
 import sys
+import webbrowser
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote, unquote
 
 import typer
 
@@ -14,6 +18,8 @@ from autoopt.cli.store_access import RunName, TargetName, complete_run, existing
 from autoopt.errors import InputError, writing
 
 if TYPE_CHECKING:
+    from autoopt.report.page_server import Page
+    from autoopt.report.table import Table
     from autoopt.results import RunResult
     from autoopt.store import Store
 
@@ -129,3 +135,147 @@ def _next_step(result: RunResult) -> str:
     if result.better_model is None:
         return ". ".join([*lossy_steps(result), f"Why: autoopt report {result.run}"])
     return f"Get it: autoopt export {result.run}"
+
+
+def export(
+    run: RunName = "latest",
+    trial: Annotated[
+        int | None, typer.Argument(min=0, metavar="TRIAL", help="Number of a trial [default: the best model].")
+    ] = None,
+    target: TargetName = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder, or a .zip file.")] = Path("out"),
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOOL",
+            help="Write the whole run for another tool instead: optuna:FILE, an SQLite file for optuna-dashboard; or "
+            "mlflow:EXPERIMENT [default: the DAG's name] on the server MLFLOW_TRACKING_URI.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the best model of a run, or that of a trial, as a package with all that is needed to use it.
+
+    Also works during a run and after a cancelled one. A study of Optuna and a run of MLflow replace those of an earlier
+    export of the run, and have all its trials. Each target of a multi-target run is a study, or a run, of its own.
+    """
+    if to is not None and (trial is not None or target is not None):
+        raise InputError("writes the whole run", where="--to", remedy="omit TRIAL and --target")
+    tool, _, place = (to or "").partition(":")
+    with existing_store() as store:
+        record = store.runs.get(run)
+        document: dict[str, object] = {"run": record.id}
+        if to is None:
+            from autoopt.engine.run.export import export_to
+            from autoopt.engine.tools.measured_model import package_of
+            from autoopt.report.words.verdict import gains
+
+            package = package_of(store, record, trial, target)
+            path = export_to(store, package, out)
+            model, folder = package.model, f"{out}/" if out.is_dir() else str(out)
+            text = f"wrote {folder}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
+            document = {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
+        elif tool == "optuna":
+            from autoopt.engine.tools.exports.optuna_study import export_optuna
+            from autoopt.report.words.markup import shell_word
+
+            file = Path(place or "study.db")
+            studies = export_optuna(store, record, file)
+            text = f"wrote {', '.join(studies)} to {file}; show it: optuna-dashboard {shell_word(f'sqlite:///{file}')}"
+            document |= {"file": str(file.absolute()), "studies": studies}
+        elif tool == "mlflow":
+            from autoopt.engine.tools.exports.mlflow_runs import export_mlflow
+
+            logged = export_mlflow(store, record, place)
+            text = f"logged run {record.id} to experiment {logged.experiment!r} at {logged.tracking_uri}"
+            document |= {"tracking_uri": logged.tracking_uri, "experiment": logged.experiment}
+            document |= {"mlflow_runs": dict(logged.runs)}
+        else:
+            raise InputError(f"unknown tool {tool!r}", where="--to", remedy="write optuna:FILE or mlflow:EXPERIMENT")
+    print_result(document, text, as_json)
+
+
+NEWEST_RUNS = 100
+
+
+def ui(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1 [default: a free one].")] = 0,
+    open_: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
+) -> None:
+    """Show runs, comparisons, nights and releases as pages on 127.0.0.1, until Ctrl-C.
+
+    The pages only read. They ask for a token, which the printed link has; runs in progress renew themselves.
+    """
+    from autoopt.report.page_server import PageServer
+
+    with existing_store():
+        pass
+    try:
+        server = PageServer(port, _page)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot listen on port {port}: {reason}", where="--port", remedy="name another one") from None
+    with server:
+        print(server.link, flush=True)
+        if open_:
+            webbrowser.open(server.link)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+def _page(path: str, query: Mapping[str, str]) -> Page | None:
+    """Make the page of a path: `/`, `/run/ID`, `/zoo/NAME` or `/compare?old=ID&new=ID`."""
+    kind, _, name = path.strip("/").partition("/")
+    with existing_store() as store:
+        if kind == "" and not name:
+            return _index(store)
+        if kind == "run" and name:
+            from autoopt.engine.tools.run_report import run_report
+            from autoopt.report.page_server import Page
+
+            record = store.runs.get(name)
+            page = run_report(store, record, result_of(record))
+            return Page(page, live=record.shown_status == "running")
+        if kind == "zoo" and name:
+            from autoopt.report.page_server import Page
+
+            return Page(zoo_page(store, unquote(name)))
+        if kind == "compare" and not name:
+            return _comparison(store, query.get("old", ""), query.get("new", ""))
+    return None
+
+
+def _index(store: Store) -> Page:
+    from autoopt.report.page_server import Page
+    from autoopt.report.pages import render
+    from autoopt.report.run_list import runs_table
+    from autoopt.report.table import Table
+    from autoopt.report.words.formatting import short
+    from autoopt.stored_runs import run_row
+    from autoopt.zoo.releases import release_rows, releases_table
+    from autoopt.zoo.stored_nights import zoos_with_sweeps
+
+    rows = [run_row(store, record) for record in store.runs.newest(NEWEST_RUNS)]
+    zoos = zoos_with_sweeps(store)
+    sections = [
+        ("Runs", runs_table(rows), {short(row.run): f"/run/{row.run}" for row in rows}),
+        ("Zoos", Table(("zoo",), tuple((name,) for name in zoos)), {name: f"/zoo/{quote(name)}" for name in zoos}),
+        ("Releases", releases_table(release_rows(store)), {}),
+    ]
+    runs = [(row.run, f"{short(row.run)}: {row.model}, {row.dag}") for row in rows if row.result is not None]
+    lines = [] if rows else ["No run yet."]
+    page = render("ui.html", title="", lines=lines, sections=sections, runs=runs)
+    return Page(page, live=any(row.status == "running" for row in rows))
+
+
+def _comparison(store: Store, old: str, new: str) -> Page:
+    from autoopt.report.page_server import Page
+    from autoopt.report.pages import render
+    from autoopt.report.run_comparison import compare, comparison_lines, comparison_table
+
+    comparison = compare(result_of(store.runs.get(old)), result_of(store.runs.get(new)))
+    sections: list[tuple[str, Table, dict[str, str]]] = [
+        ("Best models", replace(comparison_table(comparison), title=""), {})
+    ]
+    lines = comparison_lines(comparison)
+    return Page(render("ui.html", title="two runs compared", lines=lines, sections=sections, runs=[]))

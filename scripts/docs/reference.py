@@ -17,7 +17,7 @@ import typer
 from passes_page import page
 
 from autoopt.cli.app import COMMANDS, build
-from autoopt.cli.yaml_files import dag_schema, zoo_schema
+from autoopt.cli.init import dag_schema, zoo_schema
 from autoopt.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]

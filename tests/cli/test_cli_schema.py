@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from autoopt.cli.yaml_files import dag_schema, schema_line
+from autoopt.cli.init import dag_schema, schema_line
 from autoopt.spec.reader import read_document
 
 DAGS = Path(__file__).parents[2] / "dags"

@@ -1,4 +1,4 @@
-"""`autoopt sweep` and `autoopt check`: a zoo of models, once, every night, or in continuous integration."""
+"""`autoopt sweep`, `check`, `nights` and `promote`: a zoo of models once, every night, in CI, and what is in use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.data_options import DATA, DataRoot
-from autoopt.cli.output import AsJson, document_stream, exit_code, print_json
+from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, print_result
 from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine
-from autoopt.cli.store_access import require_store
+from autoopt.cli.store_access import existing_store, require_store
 from autoopt.errors import InputError, writing
-from autoopt.json_codec import without_nulls
+from autoopt.json_codec import to_json, without_nulls
 
 if TYPE_CHECKING:
     from autoopt.results import SweepResult
@@ -192,3 +192,107 @@ def _checked(zoo: Path, baseline: str | None, request: SweepRequest, data: str |
 def _write(path: Path, text: str, mode: str) -> None:
     with writing(path), path.open(mode, encoding="utf-8") as file:
         file.write(text)
+
+
+def nights(
+    zoo: Annotated[
+        str | None, typer.Argument(metavar="ZOO", help="Name of a zoo, or its zoo.yaml [default: the only one].")
+    ] = None,
+    worse: Annotated[
+        bool, typer.Option("--worse", help="Only models that regressed, became worse for good, or are flaky.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of nights, the newest ones.")] = 60,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="SWEEP SWEEP", help="Compare two nights by their sweeps' ids; or 'latest'."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the sweeps of a zoo over time: nights, models, lasting changes and flaky models.
+
+    'autoopt report --zoo NAME' writes the same as a page with plots.
+    """
+    from autoopt.report.table import write_table
+    from autoopt.zoo.night_history import history_of
+    from autoopt.zoo.nights_text import compare_nights, comparison_table, write_nights
+    from autoopt.zoo.stored_nights import night_named, stored_nights, zoo_of
+
+    with existing_store() as store:
+        name = zoo_of(store, zoo)
+        stored = stored_nights(store, name, limit)
+    if compare is not None:
+        before, after = (night_named(stored, night) for night in compare)
+        comparisons = compare_nights(before, after, worse=worse)
+        if as_json:
+            models = {name: to_json(comparison) for name, comparison in comparisons.items()}
+            print_json({"before": before.sweep, "after": after.sweep, "models": models})
+        else:
+            write_table(comparison_table(comparisons, f"{before.sweep} -> {after.sweep}"), sys.stdout)
+        return
+    history = history_of(name, stored, worse=worse)
+    if as_json:
+        print_json(history)
+    else:
+        write_nights(history, sys.stdout)
+
+
+def promote(  # noqa: PLR0913, PLR0917  options of the command
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL|RUN", help="A model of the newest sweep, also as ZOO/MODEL, or a run's id."),
+    ] = None,
+    trial: Annotated[
+        int | None, typer.Argument(min=0, metavar="TRIAL", help="Number of a trial [default: the best model].")
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Publish there: a folder, a URL such as s3://bucket/cnn, or mlflow:NAME; may be repeated "
+            "[default: the places of its last release].",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="ZOO/MODEL", help="For a run that no sweep made: what it is a release of.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="Release the best model for this target.")] = None,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Go back to the previous release of the model, at the same places.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--list", help="List current and past releases.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Release a model of a zoo. From then on, nights compare with it.
+
+    A model that failed or became worse in the newest sweep is refused; promote it by the id of its run instead.
+    """
+    from autoopt.zoo.releases import Promotion, release_text, roll_back
+    from autoopt.zoo.releases import promote as release_model
+
+    if every:
+        _list_releases(as_json)
+        return
+    if model is None:
+        raise InputError("name a model", where="MODEL", remedy="'autoopt promote --list' shows what is released")
+    with existing_store() as store:
+        if undo:
+            taken_back, release = roll_back(store, model)
+            text = f"took back {taken_back.name}; released again {release_text(release)}"
+            print_result({"taken_back": taken_back.number, **release.to_json()}, text, as_json)
+            return
+        release = release_model(store, Promotion(model, trial, target, name, tuple(to or ())))
+    print_result(release.to_json(), f"released {release_text(release)}", as_json)
+
+
+def _list_releases(as_json: bool) -> None:
+    from autoopt.report.table import write_table
+    from autoopt.zoo.releases import release_rows, releases_table
+
+    with existing_store() as store:
+        rows = release_rows(store)
+    if as_json:
+        print_json([{**row.release.to_json(), "current": row.current} for row in rows])
+    elif rows:
+        write_table(releases_table(rows), sys.stdout)
+    else:
+        typer.echo("nothing is released; 'autoopt promote MODEL' releases a model")
