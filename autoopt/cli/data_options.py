@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
@@ -12,7 +13,7 @@ from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
     from autoopt.data.reading import Config, Reading
-    from autoopt.json_codec import JsonValue
+    from autoopt.problem.run_request import RunRequest
 
 Layout = Literal["NCHW", "NHWC"]
 DATA: Final = "Data"
@@ -163,14 +164,6 @@ class DataOptions:
         other = replace(self, classes=None).apply(calibration, model) if calibration else None
         return self.apply(data, model), other
 
-    def generated_size(self) -> dict[str, JsonValue]:
-        """The setting of the measurement for the size of generated images; empty without --image-size.
-
-        Raises:
-            InputError: The size is malformed.
-        """
-        return without_nulls({"image_size": _size(self.image_size)})
-
 
 def _inputs(text: str | None) -> list[str] | dict[str, str] | None:
     """Names of columns, or the column of each of the model's inputs: `A,B` or `x=A,y=B`."""
@@ -215,3 +208,25 @@ def _numbers(option: str, text: str | None) -> list[float] | None:
     except ValueError:
         remedy = "write one number, or one for each channel: 0.485,0.456,0.406"
         raise InputError(f"must be numbers, not {text!r}", where=option, remedy=remedy) from None
+
+
+def request_of(
+    models: Sequence[str], reading: DataOptions, data: str | None, calibration: str | None, model: str | None = None
+) -> RunRequest:
+    """The request for a run of a DAG or of these models, with data that are read with the options `reading`.
+
+    Raises:
+        InputError: there are no such models, or an option is malformed or does not apply.
+    """
+    from autoopt.problem.model_folders import read_models
+    from autoopt.problem.run_request import RunRequest
+    from autoopt.settings import settings
+    from autoopt.spec.proposal_options import names_model
+
+    first, parts = read_models(models, settings().home)
+    if data is None and calibration is None and names_model(first):
+        generated = replace(reading, image_size=None)
+        measurement = without_nulls({"image_size": _size(reading.image_size)})
+        return RunRequest(first, model=model, parts=parts, data=generated.apply(None), measurement=measurement)
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, model or first)
+    return RunRequest(first, model=model, parts=parts, data=evaluation_data, calibration=calibration_data)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import autoopt
-from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
+from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot, request_of
 from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
 from autoopt.cli.output import AsJson, print_json, print_result
 from autoopt.cli.run import DagOrModels
@@ -61,26 +61,17 @@ def init(  # noqa: PLR0913  options of the command
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.model.archive import is_archive
-    from autoopt.problem.model_folders import read_models
     from autoopt.problem.plans import largest_part, propose_dag
-    from autoopt.problem.run_request import RunRequest
-    from autoopt.settings import settings
 
     if examples:
         _copy_examples(model or [], out or Path("dags"), as_json)
         return
     if not model:
         raise InputError("name a model", where="MODEL", remedy="or copy examples with --examples")
-    first, parts = read_models(model, settings().home)
-    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, first)
-    request = RunRequest(
-        dag=first,
-        parts=parts,
-        data=evaluation_data,
-        calibration=calibration_data,
-        proposal_options=proposal.options(),
-        goal=goal.options(),
-    )
+    asked = request_of(model, reading, data, calibration)
+    if asked.measurement:
+        raise InputError("needs --data", where="--image-size")
+    request = replace(asked, proposal_options=proposal.options(), goal=goal.options())
     request = with_set_fields(request, assignments)
     if request.search or request.measurement:
         raise InputError("a field of the search or measurement", where="--set", remedy="write it into the new file")
@@ -89,15 +80,15 @@ def init(  # noqa: PLR0913  options of the command
     request = replace(request, proposal_options=options)
     folder = out.parent if out is not None else Path()
     draft = propose_dag(request)
-    models: JsonValue = path_in_file(first, folder)
+    models: JsonValue = path_in_file(str(request.dag), folder)
     if is_archive(model[0]):
         models = path_in_file(model[0], folder)
-    elif parts:
-        models = {name: path_in_file(path, folder) for name, path in parts.items()}
+    elif request.parts:
+        models = {name: path_in_file(path, folder) for name, path in request.parts.items()}
     plan = draft.plan
-    sources = {"evaluation": evaluation_data, "calibration": calibration_data}
+    sources = {"evaluation": request.data, "calibration": request.calibration}
     fields = {use: _in_file(source, folder) for use, source in sources.items() if source is not None}
-    if draft.state and not parts:
+    if draft.state and not request.parts:
         config = fields["evaluation"]
         fields["evaluation"] = {**(config if isinstance(config, dict) else {"path": config}), **draft.state}
     text = yaml_text(draft.proposal, draft.plan, models, fields, draft.objectives, draft.constraints)
@@ -106,8 +97,8 @@ def init(  # noqa: PLR0913  options of the command
     if as_json:
         print_json({**plan.to_json(limit=100), "file": str(file), "dag": file.stem})
         return
-    if parts:
-        typer.echo(f"passes: those for {largest_part(parts)}, the largest model; a run tries them on each")
+    if request.parts:
+        typer.echo(f"passes: those for {largest_part(request.parts)}, the largest model; a run tries them on each")
     _show_reasons(plan)
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {shell_word(file)}; autoopt run {shell_word(file)}")
@@ -126,11 +117,11 @@ def _copy_examples(models: list[str], out: Path, as_json: bool) -> None:
     print_result({"folder": str(out), "files": files}, text, as_json)
 
 
-def _in_file(source: str | dict[str, JsonValue], folder: Path) -> JsonValue:
+def _in_file(source: object, folder: Path) -> JsonValue:
     """A path, or a data configuration with its path, as it is written into a file in `folder`."""
-    if isinstance(source, str):
-        return path_in_file(source, folder)
-    return {**source, "path": path_in_file(str(source["path"]), folder)}
+    if isinstance(source, dict):
+        return {**source, "path": path_in_file(str(source["path"]), folder)}
+    return path_in_file(str(source), folder)
 
 
 def _show_reasons(plan: Plan) -> None:
@@ -164,23 +155,10 @@ def plan(  # noqa: PLR0913  options of the command
     """
     from autoopt.cli.logs import is_verbose
     from autoopt.dag.compiler.rendering import summary_text, tree_text
-    from autoopt.problem.model_folders import read_models
     from autoopt.problem.plans import make_plans
-    from autoopt.problem.run_request import RunRequest
-    from autoopt.settings import settings
 
-    first, parts = read_models(dag, settings().home)
-    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, model or first)
-    request = RunRequest(
-        dag=first,
-        model=model,
-        parts=parts,
-        data=evaluation_data,
-        calibration=calibration_data,
-        proposal_options=proposal.options(),
-        goal=goal.options(),
-        data_root=data_root,
-    )
+    asked = request_of(dag, reading, data, calibration, model)
+    request = replace(asked, proposal_options=proposal.options(), goal=goal.options(), data_root=data_root)
     plans = make_plans(with_set_fields(request, assignments))
     limit = min(limit, sys.maxsize)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,21 +14,22 @@ from autoopt.cli.store_access import (
     AllowScript,
     ModelOrRun,
     TargetName,
-    best_of,
     complete_run,
     existing_store,
-    models_of_set,
-    result_of,
 )
 from autoopt.errors import InputError, one_line
-from autoopt.json_codec import read_object, to_json
+from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.measure.layerwise import ModelComparison, OutputDistance
-    from autoopt.model.candidate import Candidate
-    from autoopt.store import Store
 
-RUNS: Final = "'autoopt runs' lists the runs"
+FIGURES: Final = {
+    "cosine": "cosine {:.6f}",
+    "relative_l2": "relative L2 {:.3g}",
+    "max_abs_error": "largest error {:.3g}",
+    "top1_agreement": "top-1 agreement {:.3f}",
+    "kl": "KL {:.3g}",
+}
 
 
 def lineage(what: ModelOrRun = "latest", target: TargetName = None, as_json: AsJson = False) -> None:
@@ -37,20 +38,14 @@ def lineage(what: ModelOrRun = "latest", target: TargetName = None, as_json: AsJ
     A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best of all, or
     with --target the best for that target; for several models that belong together, it is each of them.
     """
+    from autoopt.engine.tools.lineage_document import lineage_document
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
-        models = {name: _document(store, candidate) for name, candidate in models_of_set(store, what).items()}
-        document = {"models": models}
-        if not models:
-            document = _document(store, _resolve(store, what, target))
+        document = lineage_document(store, what, target)
     if as_json:
         print_json(document)
-        return
-    for name, of_model in models.items():
-        sys.stdout.write(f"model {name}\n")
-        write_lineage(of_model, sys.stdout)
-    if not models:
+    else:
         write_lineage(document, sys.stdout)
 
 
@@ -80,84 +75,6 @@ def replay(
         for name, (before, now) in result.changed.items():
             typer.echo(f"  {name} was {before}, is {now}")
     return exit_code(result.same)
-
-
-def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
-    """The lineage of a model as JSON."""
-    trace = store.lineage.trace(model)
-    document = trace.to_json()
-    _add_measurements(store, document)
-    return document
-
-
-def _add_measurements(store: Store, document: dict[str, Any]) -> None:
-    """Add the metrics of each step's result and its ratios to the source, from its first measurement, if there is one.
-
-    Rounds of races count in the results of runs, pooled.
-    """
-    from autoopt.engine.work.rounds import MEASUREMENT
-    from autoopt.model.candidate import Candidate
-
-    for step in document.get("steps") or ():
-        ratios: dict[str, float] = {}
-        metrics: dict[str, float] = {}
-        for evaluation in store.results.evaluations_of(Candidate(step["output"], step.get("session_options") or {})):
-            if evaluation.outcome.good and MEASUREMENT not in evaluation.details:
-                ratios.update({name: ratio.value for name, ratio in evaluation.ratios.items()})
-                metrics.update({name: metric.value for name, metric in evaluation.metrics.items()})
-        if ratios:
-            step["ratios"] = ratios
-        if metrics:
-            step["metrics"] = metrics
-
-
-def _resolve(store: Store, what: str, target: str | None) -> Candidate | str:
-    """The candidate, or the digest, that the user names.
-
-    Raises:
-        InputError: there is no such run, artifact or file, or the store knows nothing of the file.
-    """
-    if target is not None:
-        return best_of(store, what, target)
-    if Path(what).is_file():
-        return _of_file(store, Path(what))
-    if what == "latest" or store.runs.exists(what):
-        return best_of(store, what)
-    if not store.artifacts.exists(what):
-        raise InputError("no run or artifact of this store, and no file, has this name", where=what, remedy=RUNS)
-    return what
-
-
-def _of_file(store: Store, path: Path) -> Candidate | str:
-    """The candidate of a model file: the result of the recipe next to it, or the file's digest.
-
-    The recipe counts if it belongs to this file, or if the digest is unknown because the model has external data.
-    """
-    from autoopt.model.candidate import Candidate
-    from autoopt.model.files import digest_file
-
-    digest = digest_file(path)
-    recipe = read_object(path.with_name("recipe.json"))
-    is_stored = store.artifacts.exists(digest)
-    options = recipe.get("session_options") or {}
-    belongs = recipe.get("result") == digest or not is_stored
-    if recipe and belongs and isinstance(options, dict):
-        return Candidate(str(recipe.get("result", "")), options)
-    if not is_stored:
-        raise InputError("no run of this store has read or made this file", where=str(path), remedy=RUNS)
-    return digest
-
-
-FIGURES = {
-    "cosine": "cosine {:.6f}",
-    "relative_l2": "relative L2 {:.3g}",
-    "max_abs_error": "largest error {:.3g}",
-    "top1_agreement": "top-1 agreement {:.3f}",
-    "kl": "KL {:.3g}",
-}
-TIMEOUT_SECONDS = 600.0
-ITEMS = 4
-"""Items that two models run on."""
 
 
 def compare(
@@ -190,7 +107,13 @@ def compare(
     """
     models = [name for name in (first, second) if _is_file_name(name)]
     if len(models) == 2:
-        _compare_models(Path(first), Path(second), data, every=every, as_json=as_json)
+        from autoopt.engine.tools.compared_models import compared_models
+
+        differences = compared_models(Path(first), Path(second), data)
+        if as_json:
+            print_json(differences)
+        else:
+            _show(differences, every)
         return 0
     if models:
         raise InputError("is a file, not a run", where=models[0], remedy="name two runs or two models")
@@ -207,6 +130,7 @@ def _is_file_name(name: str) -> bool:
 def _compare_runs(first: str, second: str, as_json: bool) -> int:
     from autoopt.report.run_comparison import compare as compare_results
     from autoopt.report.run_comparison import write_comparison
+    from autoopt.store.finished import result_of
 
     with existing_store() as store:
         records = list(map(store.runs.get, (first, second)))
@@ -219,37 +143,6 @@ def _compare_runs(first: str, second: str, as_json: bool) -> int:
     else:
         write_comparison(comparison, sys.stdout)
     return exit_code(not comparison.regressed)
-
-
-def _compare_models(first: Path, second: Path, data: str | None, *, every: bool, as_json: bool) -> None:
-    from autoopt.data.config import DataConfig
-    from autoopt.json_codec import from_json
-    from autoopt.measure.layerwise import ModelComparison
-    from autoopt.measure.request import MeasureRequest
-    from autoopt.measure.settings import MeasurementSettings
-    from autoopt.model.model_file import ModelFile
-    from autoopt.workers import call_once
-
-    for path in (first, second):
-        if not path.is_file():
-            raise InputError("no such model", where=str(path))
-    if data and Path(data).exists():
-        data = str(Path(data).absolute())
-    request = MeasureRequest(
-        candidate=ModelFile(str(second.absolute())),
-        source=ModelFile(str(first.absolute())),
-        data=DataConfig.parse(data) if data else None,
-        settings=MeasurementSettings(samples=ITEMS),
-    )
-    result = call_once("autoopt.measure.layerwise:compare_models", request.to_json(), TIMEOUT_SECONDS)
-    if result.value is None:
-        places = filter(None, (str(first.absolute()), str(second.absolute()), data))
-        is_named = any(place in result.message for place in places)
-        raise result.to_exception("" if is_named else f"{first} and {second}")
-    if as_json:
-        print_json(result.value)
-    else:
-        _show(from_json(ModelComparison, result.value), every)
 
 
 def _show(comparison: ModelComparison, every: bool) -> None:

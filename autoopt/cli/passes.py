@@ -33,10 +33,11 @@ def list_passes(
     user_script: UserScript = None, device: TargetDevice = None, ep: TargetProvider = None, as_json: AsJson = False
 ) -> None:
     """List all passes by family; unavailable ones with the reason."""
+    from autoopt.engine.tools.apply import described_passes
     from autoopt.passes.catalogue.document import pass_entry
     from autoopt.report.table import Table, write_table
 
-    infos = _infos(user_script, device, ep)
+    infos = described_passes(user_script, accelerator_of(device, ep))
     if as_json:
         print_json(list(map(pass_entry, infos)))
         return
@@ -61,11 +62,12 @@ def show(
 
     Of a pass of Olive or PopRT, show the equivalent.
     """
+    from autoopt.engine.tools.apply import described_passes
     from autoopt.passes.catalogue.document import pass_entry
     from autoopt.registry import registry
     from autoopt.registry.compat import answers
 
-    infos = {info.name: info for info in _infos(user_script, device, ep)}
+    infos = {info.name: info for info in described_passes(user_script, accelerator_of(device, ep))}
     answer = answers().get(name)
     if name not in infos and answer is not None:
         print_result(answer.to_json(), f"{answer.name} ({answer.product}): {answer.text}", as_json)
@@ -89,36 +91,6 @@ def new(
 
     files = list(map(str, new_pass(name, folder)))
     print_result({"pass": name, "files": files}, "\n".join(f"wrote {file}" for file in files), as_json)
-
-
-def _infos(user_script: str | None, device: str | None, ep: str | None) -> list[PassInfo]:
-    """All passes, and plug-ins that could not be loaded as unavailable passes.
-
-    A worker describes the passes of a user script, because the script is not trusted.
-    """
-    from autoopt.model.fetch import fetch, is_url
-    from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo, registry
-    from autoopt.settings import settings
-    from autoopt.workers import call_once
-
-    accelerator = accelerator_of(device, ep)
-    if user_script:
-        if is_url(user_script):
-            user_script = str(fetch(user_script, settings().home / "downloads"))
-        request = DescribeRequest(str(Path(user_script).resolve()), accelerator)
-        result = call_once(DESCRIBE, to_json(request))
-        if result.value is None:
-            raise result.to_exception(user_script)
-        reply = DescribeReply.from_json(result.value)
-        infos, failures = list(reply.passes), reply.failures
-    else:
-        passes = registry()
-        infos = [passes.info(name, accelerator) for name in passes.names()]
-        failures = tuple(passes.failures)
-    for failure in failures:
-        info = PassInfo(failure.origin, "plug-in", "could not be loaded", missing=failure.reason, origin=failure.origin)
-        infos.append(info)
-    return infos
 
 
 def _search_text(info: PassInfo) -> str:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
+from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot, request_of
 from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
 from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, shell_commands
 from autoopt.cli.store_access import complete_run
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
-    from autoopt.problem.run_request import RunRequest
     from autoopt.results import RunResult
 
 Engine = Literal["inline", "prefect"]
@@ -120,8 +119,7 @@ def run(  # noqa: PLR0913  options of the command
             from autoopt.api import execute
 
             request = replace(
-                _request_for(dag, model, data, calibration, reading),
-                model=model,
+                request_of(dag, reading, data, calibration, model),
                 goal=goal.options(),
                 data_root=data_root,
                 workers=workers,
@@ -140,27 +138,6 @@ def run(  # noqa: PLR0913  options of the command
         else:
             _show_result(result, out, shown_notes=progress.notes)
     return exit_code(bool(result.best))
-
-
-def _request_for(
-    dag: Sequence[str], model: str | None, data: str | None, calibration: str | None, reading: DataOptions
-) -> RunRequest:
-    """The request for a run of these models or this DAG with these data, read with the options `reading`.
-
-    Raises:
-        InputError: there are no such models, or an option is malformed or does not apply.
-    """
-    from autoopt.problem.model_folders import read_models
-    from autoopt.problem.run_request import RunRequest
-    from autoopt.settings import settings
-    from autoopt.spec.proposal_options import names_model
-
-    first, parts = read_models(dag, settings().home)
-    if data is None and calibration is None and names_model(first):
-        generated = replace(reading, image_size=None)
-        return RunRequest(first, parts=parts, data=generated.apply(None), measurement=reading.generated_size())
-    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, model or first)
-    return RunRequest(first, parts=parts, data=evaluation_data, calibration=calibration_data)
 
 
 def resume(  # noqa: PLR0913, PLR0917  options of the command
@@ -193,21 +170,25 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.report.progress.progress import Progress
 
     require_store()
-    others = ""
+    others: list[str] = []
     if run is None and not every:
-        run, others = _newest_interrupted()
+        from autoopt.store import open_store
+        from autoopt.store.leases import begun_runs
+
+        with open_store() as store:
+            run, *others = begun_runs(store) or ("",)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"resuming {run or 'interrupted runs'}")
             if others:
-                progress.on_note(others)
+                progress.on_note(f"other interrupted runs: {', '.join(others)}")
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import resume as resume_runs
             from autoopt.engine.run.output_folder import shown_folder
 
             chosen = chosen_engine(engine)
             results = []
-            if run is not None or every:
+            if run or every:
                 results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
         if as_json:
             print_json([one.result.to_json() for one in results], stream)
@@ -264,18 +245,3 @@ def _written_files(result: RunResult, out: Path) -> list[str]:
     names = [target.name for target in result.targets if target.result.best is not None]
     lines += [f"wrote {out / 'targets' / name}/: the best for {name}" for name in names]
     return lines
-
-
-def _newest_interrupted() -> tuple[str | None, str]:
-    """The newest run that can be resumed, and a note on others; None without any. Runs without a trial come last."""
-    from autoopt.store import open_store
-    from autoopt.store.leases import resumable_runs
-
-    with open_store() as store:
-        records = resumable_runs(store)
-        parts = {record.id: (record, *store.runs.all(parent=record.id)) for record in records}
-        begun = [run for run, all_parts in parts.items() if any(store.trials.all(part.id) for part in all_parts)]
-    if not begun:
-        return next(iter(parts), None), ""
-    note = f"other interrupted runs: {', '.join(begun[1:])}" if begun[1:] else ""
-    return begun[0], note

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json, print_result
-from autoopt.cli.store_access import RunName, TargetName, complete_run, existing_store, result_of
+from autoopt.cli.store_access import RunName, TargetName, complete_run, existing_store
 from autoopt.errors import InputError, writing
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def runs(
 
     Exit code 1 if no model of the run meets the constraints.
     """
+    from autoopt.store.finished import result_of
+
     with existing_store() as store:
         if run is not None:
             return _show_run(result_of(store.runs.get(run)), target, as_json)
@@ -99,6 +101,7 @@ def report(
     """
     from autoopt.engine.tools.run_report import run_report
     from autoopt.report.pages import check_page
+    from autoopt.store.finished import result_of
 
     with writing(out, "cannot write the report"):
         check_page(out)
@@ -232,6 +235,7 @@ def _page(path: str, query: Mapping[str, str]) -> Page | None:
         if kind == "run" and name:
             from autoopt.engine.tools.run_report import run_report
             from autoopt.report.page_server import Page
+            from autoopt.store.finished import result_of
 
             record = store.runs.get(name)
             page = run_report(store, record, result_of(record))
@@ -272,6 +276,7 @@ def _comparison(store: Store, old: str, new: str) -> Page:
     from autoopt.report.page_server import Page
     from autoopt.report.pages import render
     from autoopt.report.run_comparison import compare, comparison_lines, comparison_table
+    from autoopt.store.finished import result_of
 
     comparison = compare(result_of(store.runs.get(old)), result_of(store.runs.get(new)))
     sections: list[tuple[str, Table, dict[str, str]]] = [

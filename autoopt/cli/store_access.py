@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -13,9 +12,7 @@ from autoopt.errors import AutooptError, InputError
 from autoopt.settings import settings
 
 if TYPE_CHECKING:
-    from autoopt.model.candidate import Candidate
-    from autoopt.results import RunResult
-    from autoopt.store import RunRecord, Store
+    from autoopt.store import Store
 
 MOST_COMPLETED: Final = 1000
 """Runs that the completion of a command offers."""
@@ -80,41 +77,3 @@ def require_store() -> None:
     if not store_exists() and not ArtifactFiles(home / "artifacts").digests():
         remedy = "'autoopt run' creates one; set AUTOOPT_HOME to use another folder"
         raise InputError("no store here", where=str(home), remedy=remedy)
-
-
-def result_of(run: RunRecord) -> RunResult:
-    """The result of a run, or the best of its trials so far.
-
-    Raises:
-        InputError: the run has no trial yet, or was interrupted or failed before its first one.
-    """
-    from autoopt.store import finished
-
-    return finished.result_of(run)
-
-
-def models_of_set(store: Store, what: str) -> dict[str, Candidate]:
-    """The chosen models of a run over a model set, by name; empty for any other run or model.
-
-    Raises:
-        InputError: the run has no result yet.
-    """
-    if Path(what).is_file() or not (what == "latest" or store.runs.exists(what)):
-        return {}
-    return {part.name: part.model.candidate for part in result_of(store.runs.get(what)).parts}
-
-
-def best_of(store: Store, run: str, target: str | None = None) -> Candidate:
-    """The best candidate of a run, or of one of its targets.
-
-    Raises:
-        InputError: no such run, the run has not finished, or it has no best model.
-    """
-    result = result_of(store.runs.get(run))
-    if target is not None:
-        from autoopt.engine.tools.measured_model import target_of
-
-        result = target_of(result, target).result
-    if result.best is None:
-        raise InputError(f"run {run} found no model that meets the constraints")
-    return result.best.candidate

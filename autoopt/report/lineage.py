@@ -17,8 +17,11 @@ MOST_REPORT: Final = 160
 
 
 def write_lineage(document: Mapping[str, Any], stream: TextIO) -> None:
-    """Write the lineage document `{"artifact", "source", "steps"}` as a list of steps."""
-    write_lines(lineage_lines(document), stream)
+    """Write the lineage document `{"artifact", "source", "steps"}` as a list of steps, or that of each of `models`."""
+    for name, of_model in (document.get("models") or {}).items():
+        write_lines([f"model {name}", *lineage_lines(of_model)], stream)
+    if "models" not in document:
+        write_lines(lineage_lines(document), stream)
 
 
 def lineage_lines(document: Mapping[str, Any]) -> list[str]:

@@ -95,6 +95,16 @@ def resumable_runs(store: Store) -> list[RunRecord]:
     return list(runs.values())
 
 
+def begun_runs(store: Store) -> list[str]:
+    """The ids of the resumable runs with a trial, newest first; if none has one, of the newest run alone."""
+
+    def has_trial(run: RunRecord) -> bool:
+        return any(store.trials.all(part.id) for part in (run, *store.runs.all(parent=run.id)))
+
+    runs = resumable_runs(store)
+    return [run.id for run in runs if has_trial(run)] or [run.id for run in runs[:1]]
+
+
 def end_run(store: Store, run: str, status: RunStatus, error: str) -> None:
     """End a run without a result; its interim result stays."""
     interim = store.runs.get(run).result

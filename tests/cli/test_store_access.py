@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from autoopt.cli.store_access import best_of, existing_store, require_store, result_of
+from autoopt.cli.store_access import existing_store, require_store
+from autoopt.engine.tools.lineage_document import lineage_document
 from autoopt.engine.tools.measured_model import target_of
 from autoopt.errors import InputError
 from autoopt.results import RunResult, TargetResult
 from autoopt.settings import settings
 from autoopt.store import RunRecord
+from autoopt.store.finished import result_of
 
 
 def test_reading_creates_no_store(home: Path) -> None:
@@ -48,11 +50,9 @@ def test_a_run_without_a_result_says_how_to_continue(run: RunRecord, message: st
     assert str(caught.value) == message
 
 
-def test_the_best_model_of_a_finished_run(filled: dict[str, Any]) -> None:
-    with existing_store() as store:
-        assert best_of(store, filled["run"]).artifact == filled["best"]["artifact"]
-        with pytest.raises(InputError, match=r"has no target 'gpu'; it has a single target"):
-            best_of(store, filled["run"], "gpu")
+def test_a_run_without_targets_has_none_to_name(filled: dict[str, Any]) -> None:
+    with existing_store() as store, pytest.raises(InputError, match=r"has no target 'gpu'; it has a single target"):
+        lineage_document(store, filled["run"], "gpu")
 
 
 def test_a_target_is_found_by_name_and_the_others_are_listed() -> None:

@@ -79,6 +79,26 @@ def get_registered_passes() -> dict[str, PassInfo]:
     return {name: passes.info(name, local_accelerator()) for name in passes.names()}
 
 
+def described_passes(user_script: str | None, accelerator: Accelerator) -> list[PassInfo]:
+    """All passes, with those of a script, which a worker reads; a plug-in that could not be loaded is unavailable.
+
+    Raises:
+        InputError: the script cannot be read.
+    """
+    if user_script is None:
+        passes = registry()
+        infos, failures = [passes.info(name, accelerator) for name in passes.names()], tuple(passes.failures)
+    else:
+        with WorkerPool(size=1) as pool:
+            script = fetch(user_script, settings().home / "downloads").absolute()
+            reply = _described(pool, str(script), accelerator)
+        infos, failures = list(reply.passes), reply.failures
+    for failure in failures:
+        info = PassInfo(failure.origin, "plug-in", "could not be loaded", missing=failure.reason, origin=failure.origin)
+        infos.append(info)
+    return infos
+
+
 def get_pass(name: str, **params: JsonValue) -> BoundPass:
     """Return the pass of that name or alias with parameters; call it with a ModelProto, or put it into a `Sequence`.
 
@@ -212,10 +232,14 @@ def script_passes(pool: WorkerPool, user_script: str | None, accelerator: Accele
     """The passes that a worker knows with a user script, by name and alias; empty without a script."""
     passes: dict[str, PassInfo] = {}
     if user_script is not None:
-        value = ask_worker(pool, DESCRIBE, to_json(DescribeRequest(user_script, accelerator)), user_script)
-        for info in DescribeReply.from_json(value).passes:
+        for info in _described(pool, user_script, accelerator).passes:
             passes |= dict.fromkeys((*info.aliases, info.name), info)
     return passes
+
+
+def _described(pool: WorkerPool, user_script: str, accelerator: Accelerator) -> DescribeReply:
+    request = DescribeRequest(user_script, accelerator)
+    return DescribeReply.from_json(ask_worker(pool, DESCRIBE, to_json(request), user_script))
 
 
 def check_out(out: Path, *, force: bool = False) -> None:
