@@ -32,7 +32,7 @@ from autoopt.metrics import headline_metrics
 from autoopt.orchestrate.artifacts import ChainProgress, show_chain
 from autoopt.orchestrate.names import plain, run_name
 from autoopt.outcome import Outcome
-from autoopt.report.words.figures import trial_figures
+from autoopt.report.words.change import trial_changes
 from autoopt.report.words.formatting import params_text
 from autoopt.results import Trial
 from autoopt.workers import Cancelled as CancelledWork
@@ -176,7 +176,7 @@ class TrialTasks:
 
     def _message(self, result: Trial) -> str:
         """A trial's outcome, its figures, and the reason of a failure."""
-        message = ", ".join([str(result.outcome), *trial_figures(result, self._metrics)])
+        message = ", ".join([str(result.outcome), *trial_changes(result, self._metrics)])
         if result.explanation:
             message += f": {result.explanation}"
         return message

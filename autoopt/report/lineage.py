@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import is_ratio_metric
+from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.run_facts import ModelContent
 from autoopt.report.table import Table, write_lines
-from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, metric_text, settings_text, short, value_text
+from autoopt.report.words.change import ratio_change
+from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, settings_text, short, value_text
+from autoopt.report.words.limits import figure_text
 from autoopt.results.figures import is_quality
 
 MOST_REPORT: Final = 160
@@ -53,12 +55,13 @@ def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _measured_texts(ratios: Mapping[str, float], metrics: Mapping[str, float]) -> list[str]:
-    """The ratios to the source, each from the first measurement of the model, then the quality."""
+    """The changes from the source, each from the first measurement of the model, then the quality."""
     texts = []
-    speeds = [f"{name} {ratio:.3g}x" for name, ratio in ratios.items() if is_ratio_metric(name)]
-    if speeds:
-        texts.append(f"{', '.join(speeds)} of the source ({FIRST_MEASUREMENT})")
-    qualities = [f"{name} {metric_text(name, value)}" for name, value in metrics.items() if is_quality(name)]
+    exact = {name: Estimate.exact(ratio) for name, ratio in ratios.items() if is_ratio_metric(name)}
+    changes = [f"{name} {ratio_change(name, ratio)}" for name, ratio in exact.items()]
+    if changes:
+        texts.append(f"{', '.join(changes)} ({FIRST_MEASUREMENT})")
+    qualities = [f"{name} {figure_text(name, value)}" for name, value in metrics.items() if is_quality(name)]
     if qualities:
         texts.append(", ".join(qualities))
     return texts

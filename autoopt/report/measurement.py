@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, is_ratio_metric, known_metric
 from autoopt.report.table import Table
-from autoopt.report.words.change import NOTICED
-from autoopt.report.words.formatting import metric_text, plural, ratio_text, short
+from autoopt.report.words.change import NOTICED, estimate_text, ratio_change
+from autoopt.report.words.formatting import metric_text, plural, short
 from autoopt.results import MeasurementSummary, ModelResult
 
 MOST_KINDS = 4
@@ -87,7 +87,7 @@ def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list
 
 
 def _intermediate_table(model: ModelResult) -> Table:
-    """The models on the way to this one: their metrics and, where there is one, the ratio to the source."""
+    """The models on the way to this one: their metrics and, where there is a ratio, the change from the source."""
     metrics = list(dict.fromkeys(metric for row in model.intermediate for metric in row.metrics))
     rows = []
     for row in model.intermediate:
@@ -95,21 +95,21 @@ def _intermediate_table(model: ModelResult) -> Table:
         for metric in metrics:
             text = metric_text(metric, row.metrics.get(metric))
             if metric in row.ratios and is_ratio_metric(metric):
-                text = f"{text} ({ratio_text(row.ratios[metric])})"
+                text = f"{text}: {ratio_change(metric, row.ratios[metric])}"
             cells.append(text)
         rows.append((*cells, "" if row.outcome.good else str(row.outcome)))
     columns = ("after", "artifact", *metrics, "outcome")
-    title = f"on the way to {_label(model)}, ratios to the source"
+    title = f"on the way to {_label(model)}, with changes from the source"
     return Table(columns, tuple(rows), title=title, right=frozenset(range(2, 2 + len(metrics))))
 
 
 def _throughput_table(model: ModelResult) -> Table:
     rows = []
     for row in model.measured.throughput:
-        ratio = f"refused: {row.refused}" if row.refused else ratio_text(row.ratio)
+        change = f"refused: {row.refused}" if row.refused else estimate_text("throughput", row.ratio)
         source, candidate = _value("throughput", row.source), _value("throughput", row.candidate)
-        rows.append((row.profile or "-", str(row.batch_size), str(row.concurrency), source, candidate, ratio))
-    columns = ("profile", "batch size", "concurrency", "source", _label(model), "ratio")
+        rows.append((row.profile or "-", str(row.batch_size), str(row.concurrency), source, candidate, change))
+    columns = ("profile", "batch size", "concurrency", "source", _label(model), "change")
     return Table(columns, tuple(rows), title="throughput", right=frozenset(range(1, 6)))
 
 
@@ -121,12 +121,12 @@ def _profiles_table(model: ModelResult) -> Table:
     metrics = [name for name in PROFILE_METRICS if name in measured]
     columns = ["profile"]
     for metric in metrics:
-        columns += [metric, "ratio"]
+        columns += [metric, "change"]
     rows = []
     for name, profile in profiles.items():
         cells = [name]
         for metric in metrics:
-            cells += [_value(metric, profile.metrics.get(metric)), ratio_text(profile.ratios.get(metric))]
+            cells += [_value(metric, profile.metrics.get(metric)), estimate_text(metric, profile.ratios.get(metric))]
         rows.append(tuple(cells))
     title = f"latency of {_label(model)} by profile"
     return Table(tuple(columns), tuple(rows), title=title, right=frozenset(range(1, len(columns))))

@@ -13,13 +13,11 @@ from typing import Final
 from autoopt.json_codec import JsonValue
 from autoopt.report.measurement import disturbance
 from autoopt.report.pages import render
-from autoopt.report.words.change import change_text
+from autoopt.report.run_view import changes_from_source
 from autoopt.report.words.formatting import constraint_text, percent, plural, settings_text
-from autoopt.report.words.limits import figure_text
 from autoopt.report.words.markup import shell_word
 from autoopt.report.words.verdict import gains
 from autoopt.results import ModelResult, RunResult
-from autoopt.results.figures import is_quality, metrics_of
 
 SPECIALIZE: Final = "specialize_inputs"
 """The pass after which a model accepts less than its source."""
@@ -77,7 +75,7 @@ def model_card(card: Card) -> str:
         own_inputs=True,
         name=card.name.partition(" · ")[0],
         summary=", ".join(gains(card.result, card.model)) or "see the table",
-        figures=_figures(card),
+        figures=changes_from_source(card.result, card.model),
         file=PurePath(card.model.path).name or "model.onnx",
         steps=[(name, settings_text(params)) for name, params in card.steps],
         session=settings_text(card.model.session_options),
@@ -88,24 +86,6 @@ def model_card(card: Card) -> str:
         narrowed=any(name == SPECIALIZE for name, _ in card.steps),
         constraints=list(map(constraint_text, card.result.constraints)),
     )
-
-
-def _figures(card: Card) -> list[tuple[str, str, str, str]]:
-    """Each metric of source and model with its change; for a quality metric, the data that it was measured on."""
-    rows = []
-    source, measured = card.result.baseline.metrics, card.model.measured
-    for metric in metrics_of(card.result):
-        if metric not in card.model.metrics:
-            continue
-        change = change_text(metric, card.model, source)
-        if is_quality(metric):
-            change = ""
-            if not card.model.is_source and measured.items is not None:
-                identical = "identical outputs " if measured.identical_outputs else ""
-                change = f"{identical}on {plural(measured.items, 'item')}"
-        before, after = figure_text(metric, source.get(metric)), figure_text(metric, card.model.metrics[metric])
-        rows.append((metric, before, after, change))
-    return rows
 
 
 def _measuring(card: Card) -> list[str]:

@@ -5,7 +5,7 @@ What a template shows is escaped: values become one line of HTML or Markdown tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -37,7 +37,7 @@ class Figure:
     narrow: str
 
 
-def figures(charts: Iterator[Chart]) -> list[Figure] | None:
+def figures(charts: Iterable[Chart]) -> list[Figure] | None:
     """Draw charts, which are made only now; None if none can be drawn here."""
     if not can_draw():
         return None

@@ -8,19 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from autoopt.errors import one_line
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.report.charts import best_so_far, effects_chart, explaining, measurements_chart, trade_offs
-from autoopt.report.effects import Level, chain_levels, effects
+from autoopt.report.effects import FactorEffect, Level, chain_levels, effects
 from autoopt.report.lineage import lineage_lines, lineage_table
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.pages import Chart, Figure, figures, render
 from autoopt.report.run_facts import ModelContent, RunFacts
-from autoopt.report.run_view import RunView, model_table, target_table
+from autoopt.report.run_view import RunView, changes_from_source, model_table, target_table
 from autoopt.report.table import Table
-from autoopt.report.words.change import change_of, estimate_text
+from autoopt.report.words.change import estimate_text
 from autoopt.report.words.failures import failure_groups, outcome_text, plain_reason
 from autoopt.report.words.formatting import (
     ALL_MEASUREMENTS,
@@ -35,12 +36,11 @@ from autoopt.report.words.formatting import (
     settings_text,
     short,
 )
-from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.markup import shell_word
 from autoopt.report.words.verdict import lossy_steps, verdict
 from autoopt.results import RunResult, Trial
-from autoopt.results.figures import first_objective, is_quality, metrics_of, trial_estimate
-from autoopt.results.measurement import OperatorTime, OperatorTimes
+from autoopt.results.figures import first_objective, is_quality, trial_estimate
+from autoopt.results.measurement import OperatorTime
 
 MOST_TILES: Final = 4
 MOST_LAYERS: Final = 12
@@ -64,27 +64,159 @@ TITLES: Final = {
 class Search:
     """One search on a page: that of a run, or of one of its targets or models."""
 
-    prefix: str
+    result: RunResult
+    trials: Sequence[Trial]
+    facts: RunFacts
+    models: Table
+    prefix: str = ""
     """Begins the ids of its trials on the page."""
-    table: Table
-    found_figures: list[Figure] | None
-    evidence: list[str]
-    measurement_figures: list[Figure] | None
-    has_best: bool
-    """False if no model meets the constraints."""
-    measured: list[Table]
-    operators: Table
-    """Without rows if they were not profiled."""
-    layers: Table
-    """Without rows if no pass ranked the layers."""
-    inferences: str
-    """The number of inferences that the operators were profiled in."""
-    notes: Sequence[str]
-    effect_figures: list[Figure] | None
-    by_chain: Table
-    by_factor: Table
-    failures: Table
-    trials: Table
+
+    @cached_property
+    def found_figures(self) -> list[Figure] | None:
+        return figures(self._found_charts())
+
+    def _found_charts(self) -> Iterator[Chart]:
+        metric = self.objective.metric
+        for other, chart in trade_offs(self.result, self.trials, links=self.prefix).items():
+            caption = (
+                f"{metric} against {other}, with 95 % intervals. "
+                "Points beyond the edge are drawn at the edge. Click a point for its trial."
+            )
+            yield chart, caption, 300
+        caption = f"{metric} of each trial ({FIRST_MEASUREMENT}), and the best feasible one so far."
+        yield best_so_far(self.trials, self.objective, links=self.prefix), caption, 260
+
+    @cached_property
+    def evidence(self) -> list[str]:
+        """Sentences on the measurements of the best model, its caveats, and the end of the race."""
+        result, best = self.result, self.result.best
+        if best is None:
+            return [verdict(result)]
+        lines = []
+        if best.measured.pairs:
+            counts = (
+                f"{plural(best.measured.pairs, 'pair')} of blocks, one of the source and one of the candidate in turns"
+            )
+            lines.append(f"Figures come from {counts}, in {plural(best.measured.rounds, 'measurement')}.")
+        texts = (*measured_lines(best), *RunView(result).caveats)
+        lines += [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in texts]
+        if result.undecided:
+            lines.append(f"Not decided: {result.undecided}. Run it again to measure further.")
+        elif not best.is_source and first_objective(result).metric in STEADY_STATE:
+            lines.append("The race between the best candidates was decided.")
+        return lines
+
+    @cached_property
+    def measurement_figures(self) -> list[Figure] | None:
+        metric, best = self.objective.metric, self.result.best
+        if best is None or metric not in best.ratios or len(self.facts.measurements) < 2:
+            return figures(iter(()))
+        caption = (
+            f"The best model's {metric} in each measurement, compared with the source, with its 95 % interval. "
+            f"Band: the result of {ALL_MEASUREMENTS}."
+        )
+        return figures([(measurements_chart(metric, self.facts.measurements, best.ratios[metric]), caption, 240)])
+
+    @cached_property
+    def measured(self) -> list[Table]:
+        return measured_tables(self.result.best, outputs=True)
+
+    @cached_property
+    def operators(self) -> Table:
+        """The operators with the largest changes of time, and all others together; without rows if not profiled."""
+        named = [(row.op_type, row) for row in self.facts.operator_times.rows[:MOST_OPERATORS]]
+        others = self.facts.operator_times.rows[MOST_OPERATORS:]
+        if others:
+            source, candidate = sum(row.source or 0.0 for row in others), sum(row.candidate or 0.0 for row in others)
+            named.append((plural(len(others), "other"), OperatorTime("", source, candidate)))
+        rows = []
+        for name, row in named:
+            cells = [metric_text(MEDIAN_LATENCY, value) for value in (row.source, row.candidate)]
+            change = f"{number_text(row.change)} ms"
+            rows.append((name, *cells, change if change.startswith("-") else f"+{change}"))
+        return Table(("operator", "source", "best model", "change"), tuple(rows), right=frozenset({1, 2, 3}))
+
+    @cached_property
+    def layers(self) -> Table:
+        """The layers that 8-bit quantization disturbs most by themselves; without rows if no pass ranked them."""
+        rows = []
+        for layer in self.facts.sensitivity[:MOST_LAYERS]:
+            ratio, share = f"{float(layer['sqnr_db']):.1f} dB", percent(float(layer["work"]))
+            rows.append((one_line(str(layer["node"])), str(layer["op_type"]), ratio, share))
+        return Table(
+            ("layer", "operator", "signal to noise", "share of the work"), tuple(rows), right=frozenset({2, 3})
+        )
+
+    @cached_property
+    def effect_figures(self) -> list[Figure] | None:
+        caption = (
+            f"Share of the variation of {self.objective.metric} between trials that a pass (with or without it) or a "
+            "parameter explains by itself. An estimate: trials differ in several things at once."
+        )
+        return figures([(effects_chart(self._effects), caption, 60 + 26 * len(explaining(self._effects)))])
+
+    @cached_property
+    def by_chain(self) -> Table:
+        levels = [("", level) for level in chain_levels(self.trials, self.objective)]
+        return _levels_table(("chain",), levels, self.objective)
+
+    @cached_property
+    def by_factor(self) -> Table:
+        levels: list[tuple[str, Level]] = []
+        for effect in self._effects:
+            first, *others = effect.levels
+            levels += [(effect.factor, first), *(("", level) for level in others)]
+        return _levels_table(("pass or parameter", "value"), levels, self.objective)
+
+    @cached_property
+    def failures(self) -> Table:
+        rows = []
+        for group in failure_groups(self.trials):
+            numbers = ", ".join(str(trial.number) for trial in group.trials)
+            rows.append((str(len(group.trials)), group.outcome, group.message, numbers))
+        return Table(("trials", "outcome", "message of the first", "numbers"), tuple(rows), right=frozenset({0}))
+
+    @cached_property
+    def all_trials(self) -> Table:
+        """Every trial: its chain and point, its outcome, its figures; the run's objectives and constraints come first.
+
+        A trial that borrows a measurement of an earlier one refers to it instead of repeating the interval.
+        """
+        quality: list[str] = []
+        for trial in self.trials:
+            quality += filter(is_quality, trial.metrics)
+        metrics = list(
+            dict.fromkeys([*headline_metrics(self.result.objectives, self.result.constraints), "size", *quality])
+        )
+        first: dict[tuple[str, Estimate], int] = {}
+        rows = []
+        for trial in self.trials:
+            cells = []
+            for name in metrics:
+                estimate = trial_estimate(trial, name)
+                text = estimate_text(name, estimate)
+                if estimate is not None and is_ratio_metric(name) and estimate.low < estimate.high:
+                    number = first.setdefault((name, estimate), trial.number)
+                    if number != trial.number:
+                        text = f"{text.partition(' (')[0]}, as trial {number}"
+                cells.append(text)
+            chain, params = trial.chain, params_text(trial.point)
+            message = plain_reason(trial.explanation)
+            rows.append(
+                (str(trial.number), outcome_text(trial), *cells, chain, params, f"{trial.seconds:.2f} s", message)
+            )
+        columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
+        if not any(row[-1] for row in rows):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        return Table(columns, tuple(rows), right=frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)}))
+
+    @cached_property
+    def objective(self) -> Objective:
+        return first_objective(self.result)
+
+    @cached_property
+    def _effects(self) -> list[FactorEffect]:
+        return effects(self.trials, self.objective)
 
 
 @dataclass(frozen=True)
@@ -119,9 +251,9 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
         if name == "lineage":
             titles |= {part.id: part.title for part in several}
         titles[name] = title
-    view, search = RunView(result), None
+    view, search, best = RunView(result), None, result.better_model
     if not result.targets:
-        search = search_of(result, trials, facts, model_table(result))
+        search = Search(result, trials, facts, model_table(result))
     return render(
         "run.html",
         title=f"{facts.name or 'run'} {short(result.run)}",
@@ -129,13 +261,13 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
         answer=view.headline,
         lead=view.lead,
         warnings=result.warnings,
-        tiles=_tiles(result),
+        tiles=changes_from_source(result, best)[:MOST_TILES] if best else [],
         chain=_chain(result),
         asked=_asked(result, facts),
         search=search,
         several=several,
         way=_way(facts.lineage, facts.models),
-        has_better=result.better_model is not None,
+        has_better=best is not None,
         parts=[shell_word(part.name) for part in result.parts],
         model=shell_word(facts.model or "model.onnx"),
         lossy=lossy_steps(result),
@@ -148,7 +280,7 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
 def _target_parts(result: RunResult, facts: RunFacts) -> Iterator[Part]:
     for number, target in enumerate(result.targets, start=1):
         trials, identity = facts.part_trials.get(target.result.run, ()), f"target-{number}"
-        search = search_of(target.result, trials, RunFacts(), target_table(result, target), f"{identity}-")
+        search = Search(target.result, trials, RunFacts(), target_table(result, target), f"{identity}-")
         yield Part(identity, f"Target {target.name}", verdict(target.result), search)
 
 
@@ -156,24 +288,9 @@ def _model_parts(result: RunResult, facts: RunFacts) -> Iterator[Part]:
     for number, part in enumerate(result.parts, start=1):
         trials, identity = facts.part_trials.get(part.result.run, ()), f"part-{number}"
         lead = f"{percent(part.share)} of the time of a whole inference. Chosen: {part.model.short_chain}."
-        search = search_of(part.result, trials, RunFacts(), model_table(part.result), f"{identity}-")
+        search = Search(part.result, trials, RunFacts(), model_table(part.result), f"{identity}-")
         way = _way(facts.part_lineages.get(part.name, {}), facts.models, f"{part.name}-")
         yield Part(identity, f"Model {part.name}", f"{lead} {verdict(part.result)}", search, way)
-
-
-def _tiles(result: RunResult) -> list[tuple[str, str, str]]:
-    """Source and best model side by side, for the most important metrics; none if the source stays."""
-    best, tiles = result.better_model, []
-    if best is None:
-        return []
-    for name in metrics_of(result)[:MOST_TILES]:
-        if name not in best.metrics or name not in result.baseline.metrics:
-            continue
-        limits = limits_of(name, result.constraints, result.baseline.metrics)
-        before = figure_text(name, result.baseline.metrics[name], decimals=2)
-        after = figure_text(name, best.metrics[name], 2, limits)
-        tiles.append((name, f"{before} → {after}", change_of(name, best)))
-    return tiles
 
 
 def _chain(result: RunResult) -> list[tuple[str, str]]:
@@ -208,104 +325,6 @@ def _asked(result: RunResult, facts: RunFacts) -> dict[str, str]:
     }
 
 
-def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table: Table, prefix: str = "") -> Search:
-    """Collect what the page shows of a search whose models are in `table`."""
-    objective = first_objective(result)
-    strongest, chains = effects(trials, objective), chain_levels(trials, objective)
-
-    def found_charts() -> Iterator[Chart]:
-        for metric, chart in trade_offs(result, trials, links=prefix).items():
-            caption = (
-                f"{objective.metric} against {metric}, with 95 % intervals. "
-                "Points beyond the edge are drawn at the edge. Click a point for its trial."
-            )
-            yield chart, caption, 300
-        caption = f"{objective.metric} of each trial ({FIRST_MEASUREMENT}), and the best feasible one so far."
-        yield best_so_far(trials, objective, links=prefix), caption, 260
-
-    def measurement_charts() -> Iterator[Chart]:
-        if result.best is not None and objective.metric in result.best.ratios and len(facts.measurements) > 1:
-            ratio = result.best.ratios[objective.metric]
-            caption = (
-                f"The best model's {objective.metric} in each measurement, compared with the source, with its 95 % "
-                f"interval. Band: the result of {ALL_MEASUREMENTS}."
-            )
-            yield measurements_chart(objective.metric, facts.measurements, ratio), caption, 240
-
-    def effect_charts() -> Iterator[Chart]:
-        caption = (
-            f"Share of the variation of {objective.metric} between trials that a pass (with or without it) or a "
-            "parameter explains by itself. An estimate: trials differ in several things at once."
-        )
-        yield effects_chart(strongest), caption, 60 + 26 * len(explaining(strongest))
-
-    by_chain = [("", level) for level in chains]
-    by_factor: list[tuple[str, Level]] = []
-    for effect in strongest:
-        first, *others = effect.levels
-        by_factor += [(effect.factor, first), *(("", level) for level in others)]
-    return Search(
-        prefix=prefix,
-        table=table,
-        found_figures=figures(found_charts()),
-        evidence=_evidence(result),
-        measurement_figures=figures(measurement_charts()),
-        has_best=result.best is not None,
-        measured=measured_tables(result.best, outputs=True),
-        operators=operator_table(facts.operator_times),
-        layers=layers_table(facts.sensitivity),
-        inferences=plural(facts.operator_times.inferences, "inference"),
-        notes=result.other_notes,
-        effect_figures=figures(effect_charts()),
-        by_chain=_levels_table(("chain",), by_chain, objective),
-        by_factor=_levels_table(("pass or parameter", "value"), by_factor, objective),
-        failures=_failures(trials),
-        trials=trials_table(trials, result),
-    )
-
-
-def _evidence(result: RunResult) -> list[str]:
-    """Sentences on the measurements of the best model, its caveats, and the end of the race."""
-    best = result.best
-    if best is None:
-        return [verdict(result)]
-    lines = []
-    if best.measured.pairs:
-        counts = f"{plural(best.measured.pairs, 'pair')} of blocks, one of the source and one of the candidate in turns"
-        lines.append(f"Figures come from {counts}, in {plural(best.measured.rounds, 'measurement')}.")
-    texts = (*measured_lines(best), *RunView(result).caveats)
-    lines += [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in texts]
-    if result.undecided:
-        lines.append(f"Not decided: {result.undecided}. Run it again to measure further.")
-    elif not best.is_source and first_objective(result).metric in STEADY_STATE:
-        lines.append("The race between the best candidates was decided.")
-    return lines
-
-
-def operator_table(times: OperatorTimes) -> Table:
-    """The operators with the largest changes of time, and all others together."""
-    named = [(row.op_type, row) for row in times.rows[:MOST_OPERATORS]]
-    others = times.rows[MOST_OPERATORS:]
-    if others:
-        source, candidate = sum(row.source or 0.0 for row in others), sum(row.candidate or 0.0 for row in others)
-        named.append((plural(len(others), "other"), OperatorTime("", source, candidate)))
-    rows = []
-    for name, row in named:
-        cells = [metric_text(MEDIAN_LATENCY, value) for value in (row.source, row.candidate)]
-        change = f"{number_text(row.change)} ms"
-        rows.append((name, *cells, change if change.startswith("-") else f"+{change}"))
-    return Table(("operator", "source", "best model", "change"), tuple(rows), right=frozenset({1, 2, 3}))
-
-
-def layers_table(ranking: Sequence[Mapping[str, Any]]) -> Table:
-    """The layers that 8-bit quantization disturbs most, each quantized by itself."""
-    rows = []
-    for layer in ranking[:MOST_LAYERS]:
-        ratio, share = f"{float(layer['sqnr_db']):.1f} dB", percent(float(layer["work"]))
-        rows.append((one_line(str(layer["node"])), str(layer["op_type"]), ratio, share))
-    return Table(("layer", "operator", "signal to noise", "share of the work"), tuple(rows), right=frozenset({2, 3}))
-
-
 def _levels_table(head: tuple[str, ...], levels: Sequence[tuple[str, Level]], objective: Objective) -> Table:
     """Levels of factors with their trials; `head` has the names of the first columns."""
     rows = []
@@ -314,44 +333,6 @@ def _levels_table(head: tuple[str, ...], levels: Sequence[tuple[str, Level]], ob
         rows.append((*(factor, level.name)[-len(head) :], str(level.trials), best, median))
     columns = (*head, "trials", f"best {objective.metric}", "median")
     return Table(columns, tuple(rows), right=frozenset(range(len(head), len(columns))))
-
-
-def _failures(trials: Sequence[Trial]) -> Table:
-    rows = []
-    for group in failure_groups(trials):
-        numbers = ", ".join(str(trial.number) for trial in group.trials)
-        rows.append((str(len(group.trials)), group.outcome, group.message, numbers))
-    return Table(("trials", "outcome", "message of the first", "numbers"), tuple(rows), right=frozenset({0}))
-
-
-def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
-    """Every trial: its chain and point, its outcome, its figures; the run's objectives and constraints come first.
-
-    A trial that borrows a measurement of an earlier one refers to it instead of repeating the interval.
-    """
-    quality: list[str] = []
-    for trial in trials:
-        quality += filter(is_quality, trial.metrics)
-    metrics = list(dict.fromkeys([*headline_metrics(run.objectives, run.constraints), "size", *quality]))
-    first: dict[tuple[str, Estimate], int] = {}
-    rows = []
-    for trial in trials:
-        cells = []
-        for name in metrics:
-            estimate = trial_estimate(trial, name)
-            text = estimate_text(name, estimate)
-            if estimate is not None and is_ratio_metric(name) and estimate.low < estimate.high:
-                number = first.setdefault((name, estimate), trial.number)
-                if number != trial.number:
-                    text = f"{text.partition(' (')[0]}, as trial {number}"
-            cells.append(text)
-        chain, params = trial.chain, params_text(trial.point)
-        message = plain_reason(trial.explanation)
-        rows.append((str(trial.number), outcome_text(trial), *cells, chain, params, f"{trial.seconds:.2f} s", message))
-    columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
-    if not any(row[-1] for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return Table(columns, tuple(rows), right=frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)}))
 
 
 def _way(document: Mapping[str, Any], models: Mapping[str, ModelContent], prefix: str = "") -> Way | None:

@@ -15,7 +15,7 @@ from autoopt.errors import one_line
 from autoopt.metrics import MEDIAN_LATENCY, is_ratio_metric, known_metric
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Column, Table, table_of
-from autoopt.report.words.change import ratio_change
+from autoopt.report.words.change import change_of, ratio_change
 from autoopt.report.words.figures import shared_flags
 from autoopt.report.words.formatting import ALL_MEASUREMENTS, counts_text, percent, plural, seconds_text, short
 from autoopt.report.words.limits import figure_text, limits_of
@@ -167,6 +167,17 @@ class RunView:
                 tables.append(short_table(of_target(result, target), title=target_title(target), numbered=False))
             tables += measured_tables(target.result.best)
         return tables
+
+
+def changes_from_source(result: RunResult, model: ModelResult) -> list[tuple[str, str, str, str]]:
+    """Each metric of a model: its name, the source's value, the model's, and the change."""
+    rows, source = [], result.baseline.metrics
+    for name in metrics_of(result):
+        if name in model.metrics:
+            limits = limits_of(name, result.constraints, source)
+            before, after = figure_text(name, source.get(name), 2), figure_text(name, model.metrics[name], 2, limits)
+            rows.append((name, before, after, change_of(name, model)))
+    return rows
 
 
 def chosen_table(result: RunResult, chosen: ChosenTarget) -> Table:

@@ -13,7 +13,6 @@ from autoopt.report.words.formatting import (
     metric_text,
     number_text,
     params_text,
-    ratio_text,
     seconds_text,
     short,
     value_text,
@@ -67,12 +66,6 @@ def test_counts_add_up_to_their_total(counts: dict[str, int]) -> None:
     assert int(total) == sum(counts.values())
     assert sum(map(int, re.findall(r"\d+", rest))) == int(total)
     assert " 0 " not in f" {rest}"
-
-
-@given(st.floats(0.001, 100), st.floats(1.0001, 10), st.floats(1.0001, 10))
-def test_a_ratio_is_shown_unless_it_is_not_known_within_two(value: float, below: float, above: float) -> None:
-    ratio = Estimate(value, value / below, value * above)
-    assert (ratio_text(ratio) == "undecided") == (not ratio.decided)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))

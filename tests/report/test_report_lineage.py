@@ -58,10 +58,10 @@ def test_conversion_given_up_parameters_and_analyses_are_shown() -> None:
 
 def test_measured_steps_have_their_ratios_and_their_quality() -> None:
     measured = step("fold", "a" * 64, "b" * 64, ratios={"latency_p50": 0.5, "accuracy": 0.99})
-    line = "     measured: latency_p50 0.5x of the source (first measurement)"
+    line = "     measured: latency_p50 2.0x faster (first measurement)"
     assert line in lineage_lines({**DOCUMENT, "steps": [measured]})
     judged = {**measured, "metrics": {"latency_p50": 1.0, "accuracy": 0.75}}
-    line = "     measured: latency_p50 0.5x of the source (first measurement); accuracy 0.7500"
+    line = "     measured: latency_p50 2.0x faster (first measurement); accuracy 75.0 %"
     assert line in lineage_lines({**DOCUMENT, "steps": [judged]})
 
 

@@ -69,9 +69,9 @@ def test_the_text_says_how_the_best_model_was_measured(result: RunResult) -> Non
     assert f"measured 5 times on 2 threads; {DISTURBED} 1 of 5 measurements, which the ranges include" in text
     assert "least faithful of 2 outputs: hidden, cosine 0.5000" in text
     rows = [" ".join(row.split()) for row in text]
-    assert "- 8 4 500 items/s 1000 items/s 2.000x (1.800..2.200)" in rows
+    assert "- 8 4 500 items/s 1000 items/s 2.0x higher throughput (1.8 to 2.2)" in rows
     assert "- 3 1 - - refused: no <batch>" in rows
-    assert "short 0.5000 ms 0.250x (0.225..0.275)" in rows
+    assert "short 0.5000 ms 4.0x faster (3.6 to 4.4)" in rows
 
 
 @pytest.mark.parametrize(

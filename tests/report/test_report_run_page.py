@@ -10,7 +10,8 @@ from page_checks import is_balanced, needs_nothing_else
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.report import pages
 from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
-from autoopt.report.run_page import TITLES, html_report, trials_table
+from autoopt.report.run_page import TITLES, Search, html_report
+from autoopt.report.table import Table
 from autoopt.results import RunResult, TargetResult, Trial
 from autoopt.results.measurement import OperatorTime, OperatorTimes
 
@@ -112,18 +113,22 @@ def test_several_targets_have_a_section_each(result: RunResult, trials: list[Tri
     assert text.count("<h3>Trials") == 1
 
 
+def trials_table(result: RunResult, trials: list[Trial]) -> Table:
+    return Search(result, trials, RunFacts(), Table((), ())).all_trials
+
+
 def test_the_trials_table_distinguishes_failed_from_infeasible_trials(result: RunResult, trials: list[Trial]) -> None:
-    assert [row[1] for row in trials_table(trials, result).rows] == ["refused", "breaks a constraint", "ok"]
+    assert [row[1] for row in trials_table(result, trials).rows] == ["refused", "breaks a constraint", "ok"]
 
 
 def test_the_trials_table_begins_with_the_objectives(result: RunResult, trials: list[Trial]) -> None:
     fast = replace(result, objectives=(Objective("latency_p90", "minimize"),))
-    assert trials_table(trials, fast).columns[2:5] == ("latency_p90", "size", "accuracy")
+    assert trials_table(fast, trials).columns[2:5] == ("latency_p90", "size", "accuracy")
 
 
 def test_a_trial_that_borrows_a_measurement_refers_to_it(result: RunResult, trials: list[Trial]) -> None:
     copy = replace(trials[2], number=3, chain="fold -> other")
-    assert [row[2] for row in trials_table([*trials, copy], result).rows[2:]] == [
+    assert [row[2] for row in trials_table(result, [*trials, copy]).rows[2:]] == [
         "3.3x faster (3.2 to 3.4)",
         "3.3x faster, as trial 2",
     ]

@@ -11,11 +11,10 @@ from typing import TextIO
 from autoopt.errors import one_line
 from autoopt.outcome import Outcome
 from autoopt.report.progress.search_progress import SearchProgress
-from autoopt.report.words.change import trial_change
+from autoopt.report.words.change import trial_change, trial_changes
 from autoopt.report.words.failures import plain_reason
 from autoopt.report.words.steps import steps_text
 from autoopt.results import Trial
-from autoopt.results.figures import is_quality
 
 SPINNER = "|/-\\"
 LOG_WIDTH = 120
@@ -123,16 +122,12 @@ def _numbered(trial: Trial) -> str:
 
 def _result_cells(result: Trial, metrics: Sequence[str]) -> list[str]:
     """The figures of a trial. Metrics that break a limit come first, in a cell of their own."""
-    quality = list(filter(is_quality, result.metrics))[:1]
-    shown = list(dict.fromkeys((*metrics, "size", *quality)))
-    cells: list[str] = []
+    cells = trial_changes(result, metrics)
     if result.violation > 0:
         broken = list(dict.fromkeys(reason.partition(" ")[0] for reason in result.reasons))
         texts = [trial_change(metric, result) or metric for metric in broken]
-        cells.append(f"breaks the limit: {', '.join(texts) or 'of a metric'}")
-        shown = [metric for metric in shown if metric not in broken]
-    changes = [trial_change(metric, result) for metric in shown]
-    cells += filter(None, changes)
+        others = [cell for cell in cells if cell not in texts]
+        cells = [f"breaks the limit: {', '.join(texts) or 'of a metric'}", *others]
     if not cells:
         return ["ok"]
     first, *others = map(one_line, cells)

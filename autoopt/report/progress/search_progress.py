@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
 from autoopt.report.words.change import ratio_change
-from autoopt.report.words.formatting import clock_text, metric_text, number_text, plural
+from autoopt.report.words.formatting import clock_text, number_text, plural
+from autoopt.report.words.limits import figure_text
 from autoopt.results import Trial
 from autoopt.results.figures import is_better, trial_estimate
 
@@ -140,11 +141,11 @@ class SearchProgress:
         return not is_ratio_metric(self.metrics[0]) or is_better(worst, 1.0, self._goal)
 
     def value_text(self, estimate: Estimate) -> str:
-        """The first objective in words: `1.6x faster (1.5 to 1.6)`, `accuracy 0.9950`."""
+        """The first objective in words: `1.6x faster (1.5 to 1.6)`, `accuracy 99.5 %`."""
         objective = self.metrics[0]
         if is_ratio_metric(objective):
             return ratio_change(objective, estimate)
-        return f"{objective} {metric_text(objective, estimate.value)}"
+        return f"{objective} {figure_text(objective, estimate.value)}"
 
     def texts(self, now: float) -> list[str]:
         """The progress as parts of one line."""

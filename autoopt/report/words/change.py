@@ -111,17 +111,24 @@ def change_text(
 
 def change_of(metric: str, model: ModelResult) -> str:
     """The change of a metric beside its values; for a quality metric, the data that it was measured on."""
-    if metric in model.ratios and not is_quality(metric):
-        return ratio_change(metric, model.ratios[metric])
-    if model.measured.identical_outputs:
-        return "identical outputs"
-    if is_quality(metric) and model.measured.items:
-        return f"on {plural(model.measured.items, 'item')}"
-    return ""
+    if not is_quality(metric):
+        ratio = model.ratios.get(metric)
+        return "" if ratio is None else ratio_change(metric, ratio)
+    if model.is_source or model.measured.items is None:
+        return ""
+    identical = "identical outputs " if model.measured.identical_outputs else ""
+    return f"{identical}on {plural(model.measured.items, 'item')}"
+
+
+def trial_changes(trial: Trial, metrics: Iterable[str]) -> list[str]:
+    """The figures of a trial in words: these metrics, then the size and the first quality metric."""
+    quality = list(filter(is_quality, trial.metrics))[:1]
+    changes = [trial_change(metric, trial) for metric in dict.fromkeys((*metrics, "size", *quality))]
+    return list(filter(None, changes))
 
 
 def trial_change(metric: str, result: Trial) -> str:
-    """The same for a trial, in fewer words: `accuracy 75.2 %`."""
+    """The change of one metric from the source to the model of a trial: `accuracy 75.2 %`; empty if unmeasured."""
     if is_quality(metric):
         if metric not in result.metrics:
             return ""
@@ -132,16 +139,9 @@ def trial_change(metric: str, result: Trial) -> str:
     return _named(metric, ratio_change(metric, result.ratios[metric]).removeprefix("speed "))
 
 
-def value_text(metric: str, values: Mapping[str, float]) -> str:
-    """The value of a metric in a table; empty if it was not measured."""
-    if metric not in values:
-        return ""
-    return figure_text(metric, values[metric], decimals=2)
-
-
 def metric_cells(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> dict[str, str]:
     """The cells of a table for a metric: its value, and for one that is compared by its ratio also the change."""
-    cells = {metric: value_text(metric, values)}
+    cells = {metric: figure_text(metric, values[metric], decimals=2) if metric in values else ""}
     if is_ratio_metric(metric):
         ratio = ratios.get(metric)
         cells[f"{metric} change"] = "" if ratio is None else ratio_change(metric, ratio)

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from autoopt.metrics import Estimate, is_ratio_metric
-from autoopt.report.words.formatting import metric_text, params_text, ratio_text
-from autoopt.results import ModelResult, RunResult, Trial, values_of
-from autoopt.results.figures import is_quality
+from autoopt.report.words.formatting import params_text
+from autoopt.results import ModelResult, RunResult, Trial
 from autoopt.space import Point
-
-
-def trial_figures(result: Trial, headlines: Iterable[str]) -> list[str]:
-    """The figures of a trial: its headlines, then the size and the first quality metric."""
-    quality = list(filter(is_quality, result.metrics))[:1]
-    return figures(dict.fromkeys((*headlines, "size", *quality)), values_of(result.metrics), result.ratios)
 
 
 def trial_title(trial: Trial) -> str:
@@ -45,22 +35,3 @@ def _with_params(chain: str, point: Point) -> str:
     shown = chain.split(" -> ")
     params = params_text({node: values for node, values in point.items() if node in shown})
     return f"{chain} [{params}]" if params else chain
-
-
-def figures(metrics: Iterable[str], values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> list[str]:
-    """Figures with their names: `latency_p50 0.301x (0.290..0.312)`, `accuracy 0.9950`, without unmeasured ones."""
-    texts = []
-    for name in metrics:
-        text = figure(name, values, ratios)
-        if text:
-            texts.append(f"{name} {text}")
-    return texts
-
-
-def figure(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> str:
-    """The ratio of a latency, size or memory, the value of any other metric; empty if it was not measured."""
-    if is_ratio_metric(metric) and metric in ratios:
-        return ratio_text(ratios[metric])
-    if metric in values:
-        return metric_text(metric, values[metric])
-    return ""

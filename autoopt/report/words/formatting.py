@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from autoopt.errors import one_line
-from autoopt.metrics import Constraint, Estimate, Objective, known_metric, significant
+from autoopt.metrics import Constraint, Objective, known_metric, significant
 
 STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "deciding"}
 """The stages of a run, which follow each other, with their names for people."""
@@ -60,20 +60,6 @@ def bytes_text(value: float) -> str:
     if unit == "B" or abs(size) >= 100:
         return f"{size:.0f} {unit}"
     return f"{size:.3g} {unit}"
-
-
-def ratio_text(ratio: Estimate | None) -> str:
-    """A ratio with its confidence interval, `0.301x (0.290..0.312)`; without one if it is exact, `-` if unmeasured.
-
-    A number with an interval wider than a factor of 2 would only mislead: `undecided`.
-    """
-    if ratio is None:
-        return UNMEASURED
-    if ratio.low == ratio.high:
-        return f"{ratio.value:.3f}x"
-    if not ratio.decided:
-        return "undecided"
-    return f"{ratio.value:.3f}x ({ratio.low:.3f}..{ratio.high:.3f})"
 
 
 def value_text(value: object) -> str:
