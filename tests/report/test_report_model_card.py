@@ -36,7 +36,7 @@ def card(data: dict[str, Any]) -> Card:
 def test_it_says_what_the_model_is_and_how_it_was_made(card: Card) -> None:
     text = model_card(card)
     assert text.startswith("# cnn, optimized by autoopt\n\nMade by `fold -> static`: 3.3x faster (3.2 to 3.4)")
-    assert "| accuracy | 99.5 % | 99.5 % | on 1000 items |" in text
+    assert "| accuracy | 99.50 % | 99.50 % | on 1000 items |" in text
     assert "From `/models/cnn.onnx` (SHA-256 `5555" in text
     assert "licence: MIT." in text
     assert "1. `simplify`\n2. `static_quantization`: per_channel=true\n" in text

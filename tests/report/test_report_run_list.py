@@ -4,43 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from autoopt.metrics import Objective
 from autoopt.report.run_list import RunRow, runs_table
 from autoopt.results import RunResult
 
 
-def test_a_finished_run_shows_its_objective_and_its_best_chain(result: RunResult) -> None:
-    (row,) = runs_table([RunRow("0123456789abcdef", "quick", "cnn", "finished", 0.0, result)]).rows
-    assert row[0] == "0123456789ab"
-    assert (row[2], row[-1]) == ("3.3x faster (3.2 to 3.4)", "fold -> static(per_channel)")
+def row_of(result: RunResult | None) -> tuple[str, ...]:
+    return runs_table([RunRow("0123456789abcdef", "quick", "cnn", "finished", 0.0, result)]).rows[0]
 
 
-def test_the_objective_is_the_runs_own(result: RunResult) -> None:
+def test_a_finished_run_shows_its_own_objective_and_its_best_chain(result: RunResult) -> None:
+    row = row_of(result)
+    assert (row[0], row[2], row[-1]) == ("0123456789ab", "3.3x faster (3.2 to 3.4)", "fold -> static(per_channel)")
     accurate = replace(result, objectives=(Objective("accuracy", "maximize"),))
-    (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, accurate)]).rows
-    assert row[2] == "accuracy 99.5 % (was 99.5 %)"
+    assert row_of(accurate)[2] == "accuracy 99.5 % (was 99.5 %)"
 
 
-def test_a_run_without_a_result_is_listed(result: RunResult) -> None:
-    (row,) = runs_table([RunRow("ff", "quick", "cnn", "running", 0.0)]).rows
-    assert (row[2:5], row[-1]) == (("-", "running", "-"), "-")
+@pytest.mark.parametrize(("undecided", "shown"), [("", "no gain"), ("1 other candidate may be better", "undecided")])
+def test_a_run_that_kept_the_source_has_no_gain_or_could_not_decide(
+    result: RunResult, undecided: str, shown: str
+) -> None:
+    assert result.best is not None
+    kept = replace(result, best=replace(result.best, chain="source"), undecided=undecided)
+    assert row_of(kept)[2] == shown
 
 
-def test_a_run_without_a_best_model_shows_its_trials(result: RunResult) -> None:
-    (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, replace(result, best=None))]).rows
+def test_a_run_without_a_result_or_a_best_model_is_listed(result: RunResult) -> None:
+    assert (row_of(None)[2:5], row_of(None)[-1]) == (("-", "finished", "-"), "-")
+    row = row_of(replace(result, best=None))
     assert (row[2], row[4], row[-1]) == ("-", "3: 2 ok, 1 refused", "-")
-
-
-def test_a_run_that_kept_the_source_has_no_gain(result: RunResult) -> None:
-    assert result.best is not None
-    kept = replace(result, best=replace(result.best, chain="source"))
-    (row,) = runs_table([RunRow("ff", "quick", "cnn", "running", 0.0, kept)]).rows
-    assert (row[3], row[2]) == ("running", "no gain")
-
-
-def test_a_run_that_could_not_decide_is_no_run_without_a_gain(result: RunResult) -> None:
-    assert result.best is not None
-    best = replace(result.best, chain="source")
-    undecided = replace(result, best=best, undecided="1 other candidate may be better")
-    (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, undecided)]).rows
-    assert row[2] == "undecided"

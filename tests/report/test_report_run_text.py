@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_report_run_view import chosen_of, targets_of
 
 from autoopt.metrics import Estimate, Objective
 from autoopt.report.run_page import html_report
@@ -165,27 +164,6 @@ def test_without_a_gain_the_source_stands_alone(data: dict[str, Any]) -> None:
     assert labels(result) == ["source"]
     assert shown(result)[0].split() == ["model", "latency", "size", "accuracy"]
     assert shown(result)[-1] == "Not faster: no candidate was measurably better, so your model stays."
-
-
-def test_an_undecided_answer_says_what_would_decide(result: RunResult) -> None:
-    lines = shown(replace(result, undecided="another one may be better"))
-    assert lines[-2:] == [
-        "Still open: another one may be better.",
-        "To decide, run it again: it measures on.",
-    ]
-
-
-def test_several_targets_have_one_table_and_one_answer(data: dict[str, Any]) -> None:
-    text = "\n".join(shown(RunResult.from_json(targets_of(data, choice=chosen_of(data["best"])))))
-    assert "the best of each target beside your model on one\n" in text
-    assert "Best on this machine: two (CPUExecutionProvider, 2 threads). Beside your model on one: 3.3x faster" in text
-
-
-def test_an_undecided_change_is_called_so(data: dict[str, Any]) -> None:
-    wide = {**data["best"]["ratios"], "latency_p50": {"value": 0.8, "low": 0.5, "high": 1.5}}
-    table = short_table(RunResult.from_json({**data, "best": {**data["best"], "ratios": wide}, "pareto": []}))
-    assert table.rows[1][2] == "speed undecided"
-    assert Estimate(0.8, 0.5, 1.5).decided is False
 
 
 @pytest.mark.parametrize(("high", "text"), [(0.377, "faster by an undecided factor"), (1.777, "speed undecided")])

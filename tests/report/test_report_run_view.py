@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autoopt.report.run_text import write_run
-from autoopt.report.run_view import RunView, labelled_models, model_table, target_text
+from autoopt.report.run_view import RunView, model_table, target_text
 from autoopt.results import PartResult, RunResult, TargetResult
 
 
@@ -120,17 +120,3 @@ def test_the_best_models_of_all_targets_are_the_rows_of_one_table(data: dict[str
 def test_the_answer_of_the_first_target_stands_if_no_other_is_faster(data: dict[str, Any]) -> None:
     result = RunResult.from_json(targets_of(data, choice={"name": "one", "models": {}}))
     assert lines_of(result)[-1].startswith("Best on this machine: one (CPUExecutionProvider, 1 thread). 3.3x faster")
-
-
-def test_the_best_lossy_model_of_a_run_without_data_is_shown_as_unverified(data: dict[str, Any]) -> None:
-    lossy = {**data["best"], "chain": "static", "artifact": "c" * 64}
-    result = RunResult.from_json({**data, "best_lossy": lossy})
-    assert [label for label, _ in labelled_models(result)] == ["source", "best", "lossy", "front"]
-    assert "Lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller" in lines_of(result)[-1]
-    assert lines_of(result)[-1].endswith("The lossy model is unverified: it was compared on generated inputs only.")
-
-
-def test_notes_that_were_read_during_the_run_are_not_repeated(result: RunResult) -> None:
-    stream = io.StringIO()
-    write_run(result, stream, shown_notes=["no quality constraint given"])
-    assert "note:" not in stream.getvalue()

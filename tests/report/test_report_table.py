@@ -31,12 +31,6 @@ def test_plain_never_wraps_or_breaks_rows() -> None:
     assert "\x1b" not in text
 
 
-def test_no_escape_codes_where_it_is_no_terminal() -> None:
-    stream = io.StringIO()
-    write_table(TABLE, stream)
-    assert stream.getvalue() == plain(TABLE)
-
-
 def test_a_terminal_gets_the_same_cells_and_no_markup_of_ours() -> None:
     stream = Terminal()
     write_table(TABLE, stream)
