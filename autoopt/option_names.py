@@ -1,7 +1,7 @@
 """Options in messages, in the words of the reader: `--image-size 3x4` at a shell, `image_size=(3, 4)` in Python.
 
 The words are those of the process, and workers inherit them: the command line's, until a program takes a function that
-runs something from `autoopt`. Messages that are kept for both, such as what a store knows of data, name no option.
+runs something from `autoopt`. What a store says of data to both names no option.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ def speak_command_line() -> None:
     os.environ.pop(WORDS, None)
 
 
+def spoken() -> str:
+    """Whose words a message holds, for the key of one that is kept."""
+    return os.environ.get(WORDS, "")
+
+
 def option(name: str, value: object = None, *, of: str = "") -> str:
     """An option by its name in Python, with a value, or with what stands for one: `--data FILE` for `of="FILE"`."""
-    if os.environ.get(WORDS) == "python":
+    if spoken() == "python":
         return _argument(name, of if value is None else repr(value))
     text = of if value is None else _text(name, value)
     if name in FIELDS:

@@ -14,7 +14,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
-from autoopt.option_names import option
+from autoopt.option_names import option, spoken
 from autoopt.outcome import Outcome
 from autoopt.problem.environment import versions
 from autoopt.problem.problem import Problem
@@ -75,7 +75,7 @@ def source_warnings(ctx: RunContext) -> list[Note]:
         if not is_read_from_files(config):
             return _warnings(problem, _check(ctx, payload))
         content = {**payload, "candidate": problem.source.key}
-        key = [CHECK_SOURCE, content, problem.data.evaluation.digest, versions()]
+        key = [CHECK_SOURCE, content, problem.data.evaluation.digest, versions(), spoken()]
         _, reply = read_once(ctx.store.home, key, lambda _: _check(ctx, payload))
         return _warnings(problem, reply)
     except _SourceFails as failure:

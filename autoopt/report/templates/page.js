@@ -84,6 +84,13 @@ function showTips() {
   });
 }
 
+// A page that `autoopt ui` serves leads back to the list of runs; a file does not.
+function linkHome() {
+  if (location.protocol !== "http:" || !/^\/(run|zoo)\//.test(location.pathname)) return;
+  const link = Object.assign(document.createElement("a"), { href: "/", textContent: "autoopt" });
+  document.querySelector("h1").prepend(link, " · ");
+}
+
 document.querySelectorAll("table.sortable").forEach(makeSortable);
 document.querySelectorAll("input[type=search]").forEach((input) => {
   const table = document.getElementById(input.getAttribute("aria-controls"));
@@ -91,3 +98,4 @@ document.querySelectorAll("input[type=search]").forEach((input) => {
 });
 document.querySelectorAll("#choose-models").forEach(chooseModels);
 showTips();
+linkHome();
