@@ -9,7 +9,7 @@ from autoopt.errors import one_line
 from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.run_facts import ModelContent
 from autoopt.report.table import Table, write_lines
-from autoopt.report.words.change import ratio_change
+from autoopt.report.words.change import TIME, ratio_change, words_of
 from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, settings_text, short, value_text
 from autoopt.report.words.limits import figure_text
 from autoopt.results.figures import is_quality
@@ -58,7 +58,10 @@ def _measured_texts(ratios: Mapping[str, float], metrics: Mapping[str, float]) -
     """The changes from the source, each from the first measurement of the model, then the quality."""
     texts = []
     exact = {name: Estimate.exact(ratio) for name, ratio in ratios.items() if is_ratio_metric(name)}
-    changes = [f"{name} {ratio_change(name, ratio)}" for name, ratio in exact.items()]
+    changes = []
+    for name, ratio in exact.items():
+        change = ratio_change(name, ratio)
+        changes.append(f"{name} {change}" if words_of(name) is TIME else change)
     if changes:
         texts.append(f"{', '.join(changes)} ({FIRST_MEASUREMENT})")
     qualities = [f"{name} {figure_text(name, value)}" for name, value in metrics.items() if is_quality(name)]
