@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import quote, unquote
 
 import typer
 
@@ -19,7 +18,6 @@ from autoopt.errors import InputError, writing
 
 if TYPE_CHECKING:
     from autoopt.report.page_server import Page
-    from autoopt.report.table import Table
     from autoopt.results import RunResult
     from autoopt.store import Store
 
@@ -107,6 +105,8 @@ def report(
         check_page(out)
     with existing_store() as store:
         if zoo is not None:
+            from autoopt.stored_pages import zoo_page
+
             document: dict[str, object] = {"zoo": zoo}
             page = zoo_page(store, zoo)
         else:
@@ -116,16 +116,6 @@ def report(
     with writing(out, "cannot write the report"):
         out.write_text(page, encoding="utf-8", errors="backslashreplace")
     print_result({**document, "path": str(out.absolute())}, f"wrote {out}", as_json)
-
-
-def zoo_page(store: Store, zoo: str) -> str:
-    """Render the page of a zoo's nights."""
-    from autoopt.zoo.night_history import history_of
-    from autoopt.zoo.nights_page import nights_html
-    from autoopt.zoo.stored_nights import DEFAULT_NIGHTS, stored_nights, zoo_of
-
-    nights = stored_nights(store, zoo_of(store, zoo), DEFAULT_NIGHTS)
-    return nights_html(history_of(zoo, nights))
 
 
 def _next_step(result: RunResult) -> str:
@@ -198,9 +188,6 @@ def export(
     print_result(document, text, as_json)
 
 
-NEWEST_RUNS = 100
-
-
 def ui(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1 [default: a free one].")] = 0,
     open_: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
@@ -227,60 +214,7 @@ def ui(
 
 
 def _page(path: str, query: Mapping[str, str]) -> Page | None:
-    """Make the page of a path: `/`, `/run/ID`, `/zoo/NAME` or `/compare?old=ID&new=ID`."""
-    kind, _, name = path.strip("/").partition("/")
+    from autoopt.stored_pages import page_of
+
     with existing_store() as store:
-        if kind == "" and not name:
-            return _index(store)
-        if kind == "run" and name:
-            from autoopt.engine.tools.run_report import run_report
-            from autoopt.report.page_server import Page
-            from autoopt.store.finished import result_of
-
-            record = store.runs.get(name)
-            page = run_report(store, record, result_of(record))
-            return Page(page, live=record.shown_status == "running")
-        if kind == "zoo" and name:
-            from autoopt.report.page_server import Page
-
-            return Page(zoo_page(store, unquote(name)))
-        if kind == "compare" and not name:
-            return _comparison(store, query.get("old", ""), query.get("new", ""))
-    return None
-
-
-def _index(store: Store) -> Page:
-    from autoopt.report.page_server import Page
-    from autoopt.report.pages import render
-    from autoopt.report.run_list import runs_table
-    from autoopt.report.table import Table
-    from autoopt.report.words.formatting import short
-    from autoopt.stored_runs import run_row
-    from autoopt.zoo.releases import release_rows, releases_table
-    from autoopt.zoo.stored_nights import zoos_with_sweeps
-
-    rows = [run_row(store, record) for record in store.runs.newest(NEWEST_RUNS)]
-    zoos = zoos_with_sweeps(store)
-    sections = [
-        ("Runs", runs_table(rows), {short(row.run): f"/run/{row.run}" for row in rows}),
-        ("Zoos", Table(("zoo",), tuple((name,) for name in zoos)), {name: f"/zoo/{quote(name)}" for name in zoos}),
-        ("Releases", releases_table(release_rows(store)), {}),
-    ]
-    runs = [(row.run, f"{short(row.run)}: {row.model}, {row.dag}") for row in rows if row.result is not None]
-    lines = [] if rows else ["No run yet."]
-    page = render("ui.html", title="", lines=lines, sections=sections, runs=runs)
-    return Page(page, live=any(row.status == "running" for row in rows))
-
-
-def _comparison(store: Store, old: str, new: str) -> Page:
-    from autoopt.report.page_server import Page
-    from autoopt.report.pages import render
-    from autoopt.report.run_comparison import compare, comparison_lines, comparison_table
-    from autoopt.store.finished import result_of
-
-    comparison = compare(result_of(store.runs.get(old)), result_of(store.runs.get(new)))
-    sections: list[tuple[str, Table, dict[str, str]]] = [
-        ("Best models", replace(comparison_table(comparison), title=""), {})
-    ]
-    lines = comparison_lines(comparison)
-    return Page(render("ui.html", title="two runs compared", lines=lines, sections=sections, runs=[]))
+        return page_of(store, path, query)
