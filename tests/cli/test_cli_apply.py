@@ -60,12 +60,6 @@ def test_session_options_replace_no_file_of_the_user(call: Callable[..., Any], m
     assert call(*arguments, "--force")[0] == 0
 
 
-def test_the_output_is_checked_before_anything_runs(call: Callable[..., Any], tmp_path: Path) -> None:
-    out = tmp_path / "none" / "out.onnx"
-    code, _, err = call("apply", "simplify", str(tmp_path / "missing.onnx"), "-o", str(out))
-    assert (code, err) == (2, f"{out}: must be a file in a folder that exists\n")
-
-
 def test_an_existing_file_is_overwritten_only_by_force(model: str, call: Callable[..., Any]) -> None:
     before = Path(model).read_bytes()
     code, _, err = call("apply", "identity_elimination", model, "-o", model)
@@ -103,27 +97,6 @@ def test_a_refusal_falls_short(model: str, tmp_path: Path, capsys: pytest.Captur
     assert main(["apply", "opset_conversion", model, "-o", str(tmp_path / "o"), "-p", "target_opset=13"]) == 1
     assert "loses operators" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["nowhere"], "unknown pass 'nowhere'"),
-        (["simplify", "-p", "engine=onnxsmi"], "did you mean 'onnxsim'"),
-        (["simplify", "-p", "engine"], "must be NAME=VALUE"),
-        (["simplify", "--user-script", "nowhere.py"], "nowhere.py"),
-        (["simplify", "--device", "tpu"], "device: must be"),
-        (["static_quantization", "--data", "nowhere.npz"], "nowhere.npz: no such data file"),
-        (["dynamic_quantization", "-o", "/proc/x.onnx"], "/proc/x.onnx: cannot be written"),
-    ],
-)
-def test_wrong_input(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
-) -> None:
-    assert main(["apply", arguments[0], model, "-o", str(tmp_path / "o"), *arguments[1:]]) == 2
-    error = capsys.readouterr().err
-    assert reason in error
-    assert error.count("\n") == 1
 
 
 def test_session_options_are_written_beside_the_model(model: str, tmp_path: Path) -> None:

@@ -37,13 +37,6 @@ def test_a_run_is_not_compared_with_itself(call: Callable[..., Any], filled: dic
     assert err.startswith(f"OLD and NEW are both run {filled['run']}; name an earlier run")
 
 
-def test_a_model_is_not_compared_with_a_run(call: Callable[..., Any]) -> None:
-    code, _, err = call("compare", "model.onnx")
-    assert (code, err) == (2, "model.onnx: is a file, not a run; name two runs or two models\n")
-    code, _, err = call("compare", "latest", "latest", "--all")
-    assert (code, err) == (2, "--data, --all: only for two models; name two model files\n")
-
-
 def test_the_second_run_is_the_latest_unless_named(
     call: Callable[..., Any], filled: dict[str, Any], slower: str
 ) -> None:

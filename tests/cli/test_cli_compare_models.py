@@ -50,10 +50,6 @@ def test_the_document_has_the_outputs_and_layers(call: Callable[..., Any], model
     assert {"outputs", "tensors", "only_source", "only_candidate", "first_different"} <= set(document)
 
 
-def test_a_missing_model_is_wrong_input(call: Callable[..., Any], models: tuple[str, str]) -> None:
-    assert call("compare", models[0], "no.onnx") == (2, "", "no.onnx: no such model\n")
-
-
 def test_an_unreadable_model_and_unreadable_data_are_named_once(
     call: Callable[..., Any], models: tuple[str, str], tmp_path: Path
 ) -> None:

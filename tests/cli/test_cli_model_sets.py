@@ -98,12 +98,6 @@ def test_mistakes_are_one_line_with_their_place(call: Call, folder: Path, fields
     assert refused.err.count("\n") == 1
 
 
-def test_a_part_that_is_named_twice_is_refused(call: Call, folder: Path) -> None:
-    refused = call("run", "a=first/model.onnx", "a=second/model.onnx", "-q")
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "two models are named 'a'" in refused.err
-
-
 def test_a_sweep_runs_a_dag_of_several_models_beside_single_models(call: Call, folder: Path) -> None:
     single = {name: field for name, field in model_sets.PAIR.items() if name not in ("model", "connections")}
     (folder / "one.json").write_text(json.dumps(single))

@@ -52,11 +52,6 @@ def test_one_pass_by_its_alias(capsys: pytest.CaptureFixture[str]) -> None:
     assert 'with quant_format = "QDQ", weight_type = "QUInt8": "QUInt8"' in text
 
 
-def test_an_unknown_pass_is_the_users_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["passes", "show", "statik_quantization"]) == 2
-    assert "did you mean 'static_quantization'?" in capsys.readouterr().err
-
-
 def test_passes_of_a_script_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.py").write_text(SCRIPT)
     assert main(["passes", "show", "mine", "--user-script", str(tmp_path / "mine.py"), "--json"]) == 0
@@ -92,32 +87,6 @@ def test_a_new_pass_is_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     told = json.loads(capsys.readouterr().out)
     assert [Path(file).name for file in told["files"]] == ["my_pass.py", "test_my_pass.py"]
     assert main(["passes", "new", "my_pass", "--folder", str(tmp_path)]) == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("new", "simplify"), "pass 'simplify' already exists; choose another name"),
-        (("new", "mine", "--folder", "nowhere"), "nowhere: no such folder"),
-        (("list", "--device", "tpu"), "device: must be one of cpu, gpu, npu, not 'tpu'"),
-        (("show", "simplify", "--ep", "cud"), "unknown execution provider 'cud'"),
-        (("list", "--user-script", "nowhere.py"), "nowhere.py: no such user script"),
-        ((), "Missing command"),
-    ],
-)
-def test_wrong_input_is_one_line(
-    arguments: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["passes", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-    assert error.count("nowhere.py") <= 1
 
 
 def test_the_provider_may_be_short(capsys: pytest.CaptureFixture[str]) -> None:

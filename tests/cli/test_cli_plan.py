@@ -64,11 +64,6 @@ def test_wrong_input_is_one_line_and_exit_code_2(plan: Plan, tmp_path: Path) -> 
     result = plan(str(file))
     assert (result.code, result.out) == (2, "")
     assert result.err == f"{file}:3: passes.a.pass: unknown pass 'simplfy'; did you mean 'simplify'?\n"
-    for arguments in ((str(tmp_path / "no.yaml"),), (SIX, "--model", "no.onnx"), (SIX, "--data", "no.npz")):
-        result = plan(*arguments)
-        assert result.code == 2
-        assert result.err.count("\n") == 1
-        assert "Traceback" not in result.err
 
 
 def test_a_file_that_is_no_model_is_one_line_too(plan: Plan, tmp_path: Path) -> None:
