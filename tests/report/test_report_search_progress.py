@@ -14,7 +14,7 @@ from autoopt.report.progress.search_progress import SearchProgress
 
 def test_the_best_value_is_that_of_the_first_objective() -> None:
     search = SearchProgress(("throughput", "accuracy"), goal="maximize", planned=4, began=0.0)
-    assert search.texts(0.0) == ["0/4 trials", "0:00"]
+    assert (search.count_text(), search.best_text(), search.time_text(0.0)) == ("0/4 trials", "", "0:00")
     assert not search.add(trial(outcome=Outcome.FAILED))
     assert search.best_text() == "no feasible trial yet"
     assert search.add(trial(ratios={"throughput": Estimate.exact(0.9)}))
@@ -27,7 +27,7 @@ def test_the_best_value_is_that_of_the_first_objective() -> None:
 def test_an_objective_without_a_ratio_is_shown_by_its_value() -> None:
     search = SearchProgress(("accuracy",), goal="maximize", planned=0, began=0.0)
     search.add(trial(metrics={"accuracy": Estimate.exact(0.5)}))
-    assert search.texts(0.0)[:2] == ["1 trial", "accuracy 0.5000"]
+    assert (search.count_text(), search.best_text()) == ("1 trial", "accuracy 50.0 %")
 
 
 def test_a_trial_that_repeats_a_known_model_does_not_count() -> None:
@@ -61,7 +61,7 @@ def test_after_a_resume_trials_count_on_and_the_pace_is_that_of_new_ones() -> No
     search = SearchProgress(("latency_p50",), goal="minimize", planned=10, began=0.0)
     for _ in range(8):
         search.add(trial(executed=0, ratios=latency(0.5)))
-    assert search.texts(0.0) == ["8/10 trials", "2.0x faster (1.9 to 2.1)", "0:00"]
+    assert (search.count_text(), search.best_text()) == ("8/10 trials", "2.0x faster (1.9 to 2.1)")
     search.add(trial())
     assert search.time_text(7.0) == "0:07, about 0:07 left"
 

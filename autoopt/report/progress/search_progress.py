@@ -146,8 +146,3 @@ class SearchProgress:
         if is_ratio_metric(objective):
             return ratio_change(objective, estimate)
         return f"{objective} {figure_text(objective, estimate.value)}"
-
-    def texts(self, now: float) -> list[str]:
-        """The progress as parts of one line."""
-        texts = [self.count_text(), self.best_text(), self.time_text(now)]
-        return [text for text in texts if text]
