@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from autoopt.report.table import Table, write_lines, write_table
+from autoopt.report.words.chains import chain_text
 from autoopt.report.words.change import estimate_text
-from autoopt.report.words.figures import chain_text
 from autoopt.report.words.formatting import short
 from autoopt.results import RunResult
 from autoopt.results.comparison import Difference, differences

@@ -15,8 +15,8 @@ from autoopt.errors import one_line
 from autoopt.metrics import MEDIAN_LATENCY, is_ratio_metric, known_metric
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Column, Table, table_of
+from autoopt.report.words.chains import shared_flags
 from autoopt.report.words.change import change_of, ratio_change
-from autoopt.report.words.figures import shared_flags
 from autoopt.report.words.formatting import ALL_MEASUREMENTS, counts_text, percent, plural, seconds_text, short
 from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text

@@ -17,7 +17,7 @@ from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
 from autoopt.owner import process_text
 from autoopt.report.table import Table
-from autoopt.report.words.figures import chain_text
+from autoopt.report.words.chains import chain_text
 from autoopt.report.words.formatting import day_text, short
 from autoopt.report.words.verdict import gains
 from autoopt.results import SweepEntry

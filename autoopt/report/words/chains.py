@@ -1,4 +1,4 @@
-"""Decide which metrics are shown, and how: the run's own objectives and constraints come first."""
+"""A trial or model by its chain with the searched parameters, and the caveats that all models share."""
 
 from __future__ import annotations
 
