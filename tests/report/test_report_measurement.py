@@ -163,7 +163,7 @@ def test_models_on_the_way_to_the_best_one_are_listed_with_their_figures(result:
     text = text_of(replace(result, best=best))
     (line_of_fold,) = [line for line in text if line.lstrip().startswith("fold")]
     assert "cccccccccccc" in line_of_fold
-    assert "0.500x" in line_of_fold
+    assert "2.0x faster (1.8 to 2.2)" in line_of_fold
     assert any(line.lstrip().startswith("static") and line.rstrip().endswith("failed") for line in text)
     assert "on the way to the best model" in html_report(replace(result, best=best))
     assert RunResult.from_json(replace(result, best=best).to_json()).best == best
