@@ -60,5 +60,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{key}={part}" for key, part in value.items())
     if isinstance(value, list | tuple):
-        return ("x" if name == "image_size" else ",").join(map(str, value))
+        return ("x" if name == "image_size" else ",").join(_text(name, part) for part in value)
+    if isinstance(value, float):
+        return f"{value:g}"
     return shlex.quote(str(value))
