@@ -61,9 +61,3 @@ def test_it_is_readable(call: Callable[..., Any], filled: dict[str, Any]) -> Non
     out = call("lineage").out
     assert "1. batchnorm_folding" in out
     assert "per_channel=true" in out
-
-
-@pytest.mark.parametrize("what", ["0" * 64, "unknown"])
-def test_what_nobody_knows_is_wrong_input(call: Callable[..., Any], filled: dict[str, Any], what: str) -> None:
-    code, out, err = call("lineage", what)
-    assert (code, out, err.count("\n")) == (2, "", 1)

@@ -22,14 +22,10 @@ def test_verbose_shows_information_and_no_details(capsys: pytest.CaptureFixture[
     assert re.fullmatch(r"\S+ \S+ INFO autoopt\.engine\[\d+\]: a step\n", err)
 
 
-def test_debug_shows_details(capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_shows_details_and_repeated_calls_show_each_record_once(capsys: pytest.CaptureFixture[str]) -> None:
     show_logs(debug=True)
     logging.getLogger("autoopt.engine").debug("a detail")
     assert "DEBUG autoopt.engine" in capsys.readouterr().err
-
-
-def test_repeated_calls_show_each_record_once(capsys: pytest.CaptureFixture[str]) -> None:
-    show_logs(debug=True)
     show_logs(debug=False)
     logging.getLogger("autoopt").info("once")
     assert capsys.readouterr().err.count("once") == 1

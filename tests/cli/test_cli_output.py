@@ -1,28 +1,18 @@
+"""The documents and texts that commands print."""
+
 import io
 import json
 import subprocess
 import sys
 import textwrap
+from enum import IntEnum, StrEnum
+from pathlib import Path
 
 import pytest
 from children import HANG_SECONDS
 
 from autoopt.cli.output import document_stream, print_json, print_result
-
-
-def test_numbers_that_json_cannot_express_become_null() -> None:
-    stream = io.StringIO()
-    print_json({"a": [float("nan"), float("inf"), 1.5], "b": {"c": (1, 2)}}, stream)
-    assert json.loads(stream.getvalue()) == {"a": [None, None, 1.5], "b": {"c": [1, 2]}}
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_json_is_json_in_any_encoding(encoding: str) -> None:
-    for text in ("ö", "модель", "\udce9"):
-        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-        print_json({"name": text}, stream)
-        stream.seek(0)
-        assert json.loads(stream.read()) == {"name": text}
+from autoopt.metrics import Estimate
 
 
 def in_a_process(body: str) -> subprocess.CompletedProcess[str]:
@@ -64,3 +54,33 @@ def test_a_result_is_a_document_or_a_text(capsys: pytest.CaptureFixture[str]) ->
     print_result({"path": "a"}, "wrote a", as_json=True)
     print_result({"path": "a"}, "wrote a", as_json=False)
     assert capsys.readouterr().out == '{\n  "path": "a"\n}\nwrote a\n'
+
+
+def written(value: object) -> str:
+    stream = io.StringIO()
+    print_json(value, stream)
+    return stream.getvalue()
+
+
+def test_records_paths_and_enums_have_a_json_form_at_any_depth() -> None:
+    word, number = StrEnum("Word", {"A": "a"}), IntEnum("Number", {"ONE": 1})
+    values = {"estimate": Estimate(1.0, 0.5, 2.0), "path": Path("a/b"), "set": {2, 1}, "enums": [word("a"), number(1)]}
+    estimate = {"value": 1.0, "low": 0.5, "high": 2.0}
+    expected = {"estimate": estimate, "path": "a/b", "set": [1, 2], "enums": ["a", 1]}
+    assert json.loads(written(values)) == expected
+    assert json.loads(written({"deep": [[[values]]]})) == {"deep": [[[expected]]]}
+    assert written({"a": float("inf"), "b": []}) == '{\n  "a": null,\n  "b": []\n}\n'
+
+
+def test_a_value_without_a_json_form_is_refused() -> None:
+    with pytest.raises(TypeError, match="object has no JSON form"):
+        written({"a": [object()]})
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_characters_that_the_stream_lacks_are_escaped(encoding: str) -> None:
+    text = 'ö "модель" \U0001f600 \udce9'
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    print_json({"name": text, "names": {"deep": [text]}}, stream)
+    stream.seek(0)
+    assert json.loads(stream.read()) == {"name": text, "names": {"deep": [text]}}
