@@ -66,8 +66,6 @@ class Feedback:
     """Keys of the candidates after each of the chain's passes in turn, as far as known; `FAILED` where one failed."""
     seconds: float = 0.0
     """By how much the trial made the search longer; 0 if that is not known, or if earlier work answered it."""
-    errors: Mapping[str, float] = field(default_factory=dict)
-    """Standard errors of the logarithms of metrics, by name, as far as known."""
 
 
 @dataclass(frozen=True)

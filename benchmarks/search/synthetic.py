@@ -46,10 +46,20 @@ def make(family: Family, seed: int) -> Table:
     """One table of the family: the draw of chains that comes nearest to its number of points."""
     rng = Random(f"{family.name}:{seed}")
     chains = min((_chains(family, rng) for _ in range(40)), key=lambda cs: abs(_points(cs) - family.points))
-    effects = _Effects(rng, family.failures)
+    effects = Effects(rng, family.failures)
     rows = tuple(tuple(effects.row(chain, point) for point in chain.space.iterate()) for chain in chains)
     table = Table(f"{family.name}{seed}", chains, rows, NOISE)
     return table if math.isfinite(table.best) else make(family, seed + 1000)
+
+
+def _stages(family: Family) -> list[list[str]]:
+    return [[f"p{s}{a}" for a in range(number)] for s, number in enumerate(family.stages)]
+
+
+def paths_of(family: Family) -> list[tuple[str, ...]]:
+    """All paths of a family: an alternative of each stage, or none."""
+    paths = itertools.product(*([*stage, ""] for stage in _stages(family)))
+    return [path for path in (tuple(filter(None, path)) for path in paths) if path]
 
 
 def _points(chains: tuple[ChainSpace, ...]) -> int:
@@ -57,10 +67,9 @@ def _points(chains: tuple[ChainSpace, ...]) -> int:
 
 
 def _chains(family: Family, rng: Random) -> tuple[ChainSpace, ...]:
-    stages = [[f"p{s}{a}" for a in range(number)] for s, number in enumerate(family.stages)]
-    spaces = {node: _node(rng) for stage in stages for node in stage}
-    paths = [tuple(n for n in path if n) for path in itertools.product(*([*stage, ""] for stage in stages))]
-    kept = rng.sample([path for path in paths if path], family.chains)
+    paths = paths_of(family)
+    spaces = {node: _node(rng) for node in dict.fromkeys(itertools.chain(*_stages(family)))}
+    kept = rng.sample(paths, family.chains)
     return tuple(
         ChainSpace(">".join(path), tuple((n, n) for n in path), SearchSpace({n: spaces[n] for n in path}))
         for path in sorted(kept)
@@ -95,7 +104,7 @@ def _values(point: Point) -> list[str]:
     return [f"{node}.{name}={json.dumps(value)}" for node, values in point.items() for name, value in values.items()]
 
 
-class _Effects:
+class Effects:
     """Effects of passes, values and pairs of them on log latency and on accuracy; drawn when first met."""
 
     def __init__(self, rng: Random, failures: float) -> None:

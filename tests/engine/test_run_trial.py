@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from simulation import Simulation, estimate, failing, faster, unchanged
 
-from autoopt.engine.run.trial import execute_trial, log_errors, nodes_up_to, objective_values, with_measurements
+from autoopt.engine.run.trial import execute_trial, nodes_up_to, objective_values, with_measurements
 from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
@@ -119,21 +119,3 @@ def test_latencies_are_compared_by_their_ratio() -> None:
     )
     values = objective_values(result, {"latency_p50": Estimate.exact(10.0), "size": Estimate.exact(50.0)})
     assert values == {"latency_p50": 5.0, "size": 5.0, "latency_p90": 30.0}
-
-
-def test_errors_of_latencies_are_those_of_their_ratio() -> None:
-    result = Trial(
-        run="run",
-        number=0,
-        chain_id="c",
-        point={},
-        outcome=Outcome.OK,
-        metrics={
-            "latency_p50": Estimate(20.0, 10.0, 40.0),
-            "size": Estimate.exact(5.0),
-            "loss": Estimate(1.0, -1.0, 3),
-        },
-        ratios={"latency_p50": Estimate(0.5, 0.45, 0.55)},
-    )
-    errors = log_errors(result, {"latency_p50": Estimate(10.0, 5.0, 15.0)})
-    assert errors == {"latency_p50": pytest.approx(0.0512, abs=1e-4)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.search.surrogates.models import MAX_OBSERVATIONS, expect, log_expected_improvement, possible_gains
-from autoopt.search.surrogates.observations import Observations, relative_spread
+from autoopt.search.surrogates.observations import Observations
 
 GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])
 SEEN = GRID[::5]
@@ -44,26 +43,6 @@ def test_promises_most_near_the_bottom_of_a_bowl() -> None:
     known = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
     best = GRID[expect(known, GRID).score.argmax()]
     assert bowl(best[None])[0] < 0.06
-
-
-def test_a_measurement_with_a_wide_interval_draws_no_attention() -> None:
-    lucky = bowl(SEEN)
-    lucky[0] = -0.3  # in the corner, whose true value is the worst
-    errors = np.full(len(SEEN), 0.01)
-    errors[0] = 0.5
-    known = Observations(SEEN, lucky, np.ones(len(SEEN)))
-    corner = (GRID < 0.3).all(axis=1)
-    alike = expect(known, GRID).score
-    told = expect(replace(known, spread=relative_spread(errors)), GRID).score
-    assert GRID[alike.argmax()].max() < 0.3
-    assert bowl(GRID[told.argmax()][None])[0] < 0.06
-    assert told[corner].max() < told[~corner].max() - 1
-
-
-def test_noise_is_compared_with_the_usual_one() -> None:
-    spread = relative_spread(np.array([0.01, 0.01, 0.03, math.nan, 0.0]))
-    assert spread == pytest.approx([1.0, 1.0, math.sqrt(5), 1.0, math.sqrt(0.5)])
-    assert relative_spread(np.array([math.nan, 0.0])) is None
 
 
 def test_a_doubted_process_promises_more_everywhere() -> None:

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned
 from autoopt.engine.run.executor import Executor, result_of
-from autoopt.engine.run.trial import execute_trial, log_errors, objective_values
+from autoopt.engine.run.trial import execute_trial, objective_values
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.meter_order import rejects_slow
 from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, latency_objective
@@ -280,7 +280,6 @@ class SearchLoop:
             twin=result.twin,
             path=result.path,
             seconds=seconds,
-            errors=log_errors(result, self._source.metrics),
         )
 
     def _to_beat(self, chain: Chain) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -172,9 +171,3 @@ def paired_metrics(result: Trial, baseline: Mapping[str, Estimate]) -> dict[str,
 def objective_values(result: Trial, baseline: Mapping[str, Estimate]) -> dict[str, float]:
     """The values of `paired_metrics`, for comparing trials."""
     return values_of(paired_metrics(result, baseline))
-
-
-def log_errors(result: Trial, baseline: Mapping[str, Estimate]) -> dict[str, float]:
-    """The standard errors of the logarithms of `paired_metrics`, of those that have an interval of positive values."""
-    metrics = paired_metrics(result, baseline)
-    return {name: metric.log_deviation for name, metric in metrics.items() if 0 < metric.low < metric.high < math.inf}

@@ -185,22 +185,9 @@ def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossV
     failed = [float(trial.feedback is not None and trial.feedback.failed) for trial in pool.trials]
     observations = Observations(pool.known_rows, np.array(single.loss), np.array(labels), violation, np.array(failed))
     if len(objectives) == 1:
-        (objective,) = objectives
-        return LossView(replace(observations.emphasized, spread=_spread(pool.trials, objective.metric)))
-    each: list[Observations] = []
-    for objective, column in zip(objectives, loss_columns(pool.trials, objectives), strict=True):
-        each.append(replace(observations, loss=np.array(column), spread=_spread(pool.trials, objective.metric)))
-    return FrontView(tuple(each))
-
-
-def _spread(trials: Sequence[Trial], metric: str) -> Array | None:
-    """The noise of the trials' losses relative to a usual one; None if no error is known."""
-    import numpy as np
-
-    from autoopt.search.surrogates.observations import relative_spread
-
-    errors = [trial.feedback.errors.get(metric, math.nan) if trial.feedback else math.nan for trial in trials]
-    return relative_spread(np.array(errors))
+        return LossView(observations.emphasized)
+    columns = loss_columns(pool.trials, objectives)
+    return FrontView(tuple(replace(observations, loss=np.array(column)) for column in columns))
 
 
 def _of_new_chains(scores: list[float], points: list[tuple[str, Point]], history: History) -> list[float]:

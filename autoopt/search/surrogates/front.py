@@ -128,13 +128,12 @@ def _learn(observations: Observations, known: Array, candidates: Array) -> _Lear
     measured = observations[np.isfinite(observations.loss)]
     y = Standardization.of(measured.loss).standardized(measured.loss)
     model = GaussianProcess()
-    model.fit(measured.x, y, measured.spreads)
+    model.fit(measured.x, y)
     at_known, _ = model.predict(known)
     running = observations.x[np.isnan(observations.feasible)]
     if len(running):
         believed, _ = model.predict(running)
-        spreads = np.append(measured.spreads, np.ones(len(running)))
-        model.fit(np.vstack([measured.x, running]), np.append(y, believed), spreads)
+        model.fit(np.vstack([measured.x, running]), np.append(y, believed))
     return _Learned(at_known, *model.predict(candidates))
 
 
@@ -170,7 +169,7 @@ def _drawn_losses(observations: Observations, rows: Array, rng: np.random.Genera
     drawn: list[Array] = []
     for scales in drawn_scales(measured, y, rng):
         model = GaussianProcess(scales)
-        model.fit(measured.x, y, measured.spreads)
+        model.fit(measured.x, y)
         drawn.append(model.draw(rows, DRAWS // SCALES, rng))
     return np.concatenate(drawn)
 

@@ -46,20 +46,16 @@ class GaussianProcess:
     def __init__(self, scales: Scales | None = None) -> None:
         self._scales = scales
 
-    def fit(self, x: Array, y: Array, spread: Array | None = None) -> None:
-        """Learn `y`, which is about standardised, at the rows `x`. A second call keeps the scales of the first.
-
-        `spread`: the deviation of each row's noise, relative to that of the scales; None if all are alike.
-        """
+    def fit(self, x: Array, y: Array) -> None:
+        """Learn `y`, which is about standardised, at the rows `x`. A second call keeps the scales of the first."""
         import numpy as np
 
-        spread = np.ones(len(y)) if spread is None else spread
         if self._scales is None:
-            _, self._scales = max(log_likelihoods(x, y, spread), key=itemgetter(0))
-        values, vectors = _eigen(distances(x, x), self._scales.length, spread)
+            _, self._scales = max(log_likelihoods(x, y), key=itemgetter(0))
+        values, vectors = np.linalg.eigh(correlation(distances(x, x), self._scales.length))
         self._x = x
         # The inverse of the covariance is the product of this matrix and its transpose, divided by the variance.
-        self._root = vectors / np.sqrt(np.maximum(values, 0.0) + self._scales.noise) / spread[:, None]
+        self._root = vectors / np.sqrt(np.maximum(values, 0.0) + self._scales.noise)
         self._weights = self._root @ (self._root.T @ y)
 
     def predict(self, x: Array) -> tuple[Array, Array]:
@@ -99,15 +95,15 @@ def normal_distribution(z: Array) -> Array:
     return np.array([0.5 * math.erfc(value) for value in (-z / math.sqrt(2)).tolist()])
 
 
-def log_likelihoods(x: Array, y: Array, spread: Array) -> list[tuple[float, Scales]]:
+def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
     """The scales of a grid, with the best variance for each, and the log likelihood of `y` but for a constant."""
     import numpy as np
 
     among = distances(x, x)
     grid: list[tuple[float, Scales]] = []
     for length in LENGTHS:
-        values, vectors = _eigen(among, length, spread)
-        squares = np.square(vectors.T @ (y / spread))
+        values, vectors = np.linalg.eigh(correlation(among, length))
+        squares = np.square(vectors.T @ y)
         for noise in NOISES:
             spectrum = np.maximum(values, 0.0) + noise
             fit = float((squares / spectrum).sum())
@@ -115,14 +111,6 @@ def log_likelihoods(x: Array, y: Array, spread: Array) -> list[tuple[float, Scal
             likelihood = -0.5 * (fit / variance + len(y) * math.log(variance) + float(np.log(spectrum).sum()))
             grid.append((likelihood, Scales(length, noise, variance)))
     return grid
-
-
-def _eigen(among: Array, length: float, spread: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of the kernel, with rows in units of their noise."""
-    import numpy as np
-
-    values, vectors = np.linalg.eigh(correlation(among, length) / np.outer(spread, spread))
-    return values, vectors
 
 
 def correlation(distances: Array, length: float) -> Array:

@@ -103,13 +103,13 @@ def expect(observations: Observations, candidates: Array, doubt: float = 1.0) ->
     scale = Standardization.of(measured.loss)
     y = scale.standardized(measured.loss)
     model = GaussianProcess()
-    model.fit(measured.x, y, measured.spreads)
-    best = _incumbent(model, measured, y)
+    model.fit(measured.x, y)
+    is_feasible = measured.feasible == 1
+    best = float(y[is_feasible].min() if is_feasible.any() else y.min())
     running = observations.x[np.isnan(observations.feasible)]
     if len(running):
         believed, _ = model.predict(running)
-        spreads = np.append(measured.spreads, np.ones(len(running)))
-        model.fit(np.vstack([measured.x, running]), np.append(y, believed), spreads)
+        model.fit(np.vstack([measured.x, running]), np.append(y, believed))
         best = min(best, float(believed.min()))
     mean, deviation = model.predict(candidates)
     improvement = log_expected_improvement(mean, deviation, best) + math.log(scale.unit)
@@ -153,7 +153,7 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
     for scales in drawn_scales(measured, y, rng):
         noises.append(scales.noise * scales.variance)
         model = GaussianProcess(scales)
-        model.fit(measured.x, y, measured.spreads)
+        model.fit(measured.x, y)
         likely = np.argsort(-chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[:CONSIDERED]
         gains.append(_drawn_gains(model, measured.x[allowed], candidates[likely], certainty[likely], rng))
     unit = standardization.unit
@@ -178,17 +178,9 @@ def drawn_scales(measured: Observations, y: Array, rng: np.random.Generator) -> 
     """Scales of a Gaussian process, drawn by the likelihood of `y`."""
     import numpy as np
 
-    likelihoods, grid = zip(*log_likelihoods(measured.x, y, measured.spreads), strict=True)
+    likelihoods, grid = zip(*log_likelihoods(measured.x, y), strict=True)
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
     return [grid[place] for place in rng.choice(len(grid), SCALES, p=weights / weights.sum())]
-
-
-def _incumbent(model: GaussianProcess, measured: Observations, y: Array) -> float:
-    """The best loss, of the feasible points if there are any; where noises differ, as the process sees it."""
-    if measured.spread is not None:
-        y, _ = model.predict(measured.x)
-    feasible = measured.feasible == 1
-    return float(y[feasible].min() if feasible.any() else y.min())
 
 
 def _most_informative(observations: Observations) -> Observations:

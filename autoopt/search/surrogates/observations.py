@@ -22,15 +22,6 @@ class Observations:
     """By how much the constraints are broken, with 0 as the limit and NaN without a result; None if unknown."""
     failed: Array | None = None
     """1 where a trial failed, so that nothing is known about the constraints; else 0. None: no trial failed."""
-    spread: Array | None = None
-    """Deviation of the noise of each loss, relative to a usual one; None if all are alike."""
-
-    @property
-    def spreads(self) -> Array:
-        """The relative deviations of the noise of all losses."""
-        import numpy as np
-
-        return np.ones(len(self.loss)) if self.spread is None else self.spread
 
     @property
     def emphasized(self) -> Observations:
@@ -53,23 +44,7 @@ class Observations:
     def __getitem__(self, rows: Array) -> Observations:
         violation = None if self.violation is None else self.violation[rows]
         failed = None if self.failed is None else self.failed[rows]
-        spread = None if self.spread is None else self.spread[rows]
-        return Observations(self.x[rows], self.loss[rows], self.feasible[rows], violation, failed, spread)
-
-
-def relative_spread(errors: Array) -> Array | None:
-    """Compare the noise of losses by their standard errors, NaN where none is known; None without any.
-
-    Half of the usual variance is not of the measurement: it is what a point has of its own.
-    """
-    import numpy as np
-
-    known = errors[errors > 0]
-    if not len(known):
-        return None
-    relative = np.nan_to_num(errors / np.median(known), nan=1.0)
-    spread: Array = np.sqrt((1 + np.square(relative)) / 2)
-    return spread
+        return Observations(self.x[rows], self.loss[rows], self.feasible[rows], violation, failed)
 
 
 @dataclass(frozen=True)
