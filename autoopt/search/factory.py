@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Final
 
 from autoopt.errors import InputError
 from autoopt.metrics import Objective
@@ -21,9 +20,7 @@ from autoopt.search.trial import ChainSpace, Cost
 from autoopt.space import Point
 from autoopt.spec.samplers import find_sampler
 from autoopt.spec.search import SearchConfig
-
-UNTIMED: Final = 10
-"""Trials per stage if only time limits the search, which a sampler does not see; the last stage is unlimited."""
+from autoopt.tuning import SEARCH
 
 
 def create_study(  # noqa: PLR0913  what a search depends on
@@ -161,7 +158,7 @@ class _ChainSamplers:
                 return self._leaf(chain)
             return self._nested(share or chain.space.count, groups, chain)
         stage_list = stages(order, chain)
-        budget = UNTIMED * len(stage_list)
+        budget = SEARCH.untimed * len(stage_list)
         if share is not None:
             budget = share
         stage_list = affordable(stage_list, chain, budget)

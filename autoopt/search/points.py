@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Final
 
 from autoopt.search.history import History, steps_of
 from autoopt.search.trial import ChainSpace, Feedback, point_key
 from autoopt.space import Point
 from autoopt.space.node_space import NodePoint, NodeSpace
-
-POOL: Final = 20_000
-"""Largest space, in points, that is enumerated; larger ones are sampled."""
-RANDOM: Final = 400
-"""Points drawn at random from a larger space at each step."""
-MIXED: Final = 600
-"""Mixtures of good points that are drawn then; at most, because some repeat others."""
-ANEW: Final = 0.7
-"""Probability that one node of a mixture gets settings that no good point need have."""
+from autoopt.tuning import SEARCH
 
 
 def total_points(chains: Sequence[ChainSpace]) -> int:
@@ -54,10 +45,10 @@ class PointTable:
         """Enumerate the points.
 
         Raises:
-            ValueError: more than `POOL` points.
+            ValueError: more than `SEARCH.pool` points.
         """
-        if total_points(chains) > POOL:
-            raise ValueError(f"more than {POOL} points")
+        if total_points(chains) > SEARCH.pool:
+            raise ValueError(f"more than {SEARCH.pool} points")
         self.points = list(iterate(chains))
         nodes = {chain.id: chain.nodes for chain in chains}
         self.rows = {point_key(nodes[chain], point): row for row, (chain, point) in enumerate(self.points)}
@@ -94,7 +85,7 @@ def sample(
             drawn.setdefault(key, (chain.id, point))
 
     nonempty = [chain for chain in chains if chain.space.count]
-    for _ in range(RANDOM):
+    for _ in range(SEARCH.random):
         chain = rng.choice(nonempty)
         add(chain, chain.space.random_sample(rng))
     good_chains = [history.by_id[chain_id] for chain_id, _ in good]
@@ -102,19 +93,19 @@ def sample(
     for chain, (_, point) in zip(good_chains, good, strict=True):
         for node, space in chain.space.nodes.items():
             settings.setdefault(node, []).append((space, point.get(node, {})))
-    for _ in range(MIXED // 2):
+    for _ in range(SEARCH.mixed // 2):
         for mixed in (rng.choice(good_chains or nonempty), rng.choice(nonempty)):
             add(mixed, mixture(mixed, settings, rng))
     return list(drawn.values())
 
 
 def mixture(chain: ChainSpace, settings: Mapping[str, Sequence[tuple[NodeSpace, NodePoint]]], rng: Random) -> Point:
-    """Draw each node's settings from those of good points, and with `ANEW` one node's from all.
+    """Draw each node's settings from those of good points, and with `SEARCH.anew` one node's from all.
 
     `settings`: those of good points with their space, by node; the space of a node may differ between chains.
     A random point of the chain replaces one that is cut.
     """
-    anew = rng.choice(chain.nodes) if rng.random() < ANEW else ""
+    anew = rng.choice(chain.nodes) if rng.random() < SEARCH.anew else ""
     point: Point = {}
     for node, space in chain.space.nodes.items():
         values = space[rng.randrange(space.count)]

@@ -53,6 +53,9 @@ def main() -> None:
     leaving_out.add_argument("--no-random", dest="random", action="store_false", help="without random points")
     leaving_out.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
+    varying = commands.add_parser("vary", help="replay with another value of a number of autoopt/tuning.py")
+    varying.add_argument("numbers", nargs="+", metavar="RECORD.FIELD=VALUE", help="such as search.new_chain=4")
+    varying.add_argument("--seeds", type=int, default=40)
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
     functions = {
@@ -60,6 +63,7 @@ def main() -> None:
         "report": report,
         "stop": stop,
         "left-out": left_out,
+        "vary": vary,
         "cost": cost,
     }
     functions[options.command](options)
@@ -159,6 +163,14 @@ def left_out(options: argparse.Namespace) -> None:
         lines[name,] = replays.line(name, found, by_chance)
         print(lines[name,], flush=True)
         kept.write_text(replays.markdown(lines.values()))
+
+
+def vary(options: argparse.Namespace) -> None:
+    from benchmarks.search import vary as varied
+
+    present = varied.replays(options.seeds)
+    varied.changed(options.numbers)
+    print("\n".join(varied.lines(present, varied.replays(options.seeds))))
 
 
 def cost(options: argparse.Namespace) -> None:

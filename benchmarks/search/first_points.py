@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from autoopt.dag.proposal.first_points import LEFT_OUT, LITTLE
+from autoopt.dag.proposal.first_points import LEFT_OUT
 from autoopt.dag.proposal.inputs import ProposalInputs
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
 from autoopt.search import ChainSpace
 from autoopt.space import Point
+from autoopt.tuning import PROPOSAL
 from benchmarks.search.table import Table
 
 LOSSY: Final = ("static", "selective", "dynamic", "dense", "weights")
@@ -31,7 +32,7 @@ def as_proposed(table: Table) -> Table:
     for chain in table.chains:
         lossy = _lossy_node(chain)
         is_late = not lossy or _template(lossy) in late
-        weight = LITTLE if chain.id in points and is_late else 1.0
+        weight = PROPOSAL.late_weight if chain.id in points and is_late else 1.0
         chains.append(replace(chain, prior=tuple(points.get(chain.id, ())), weight=weight))
     pairs = list(zip(chains, table.rows, strict=True))
     if "Conv" in model.ops:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
@@ -68,7 +68,7 @@ def _points(chains: tuple[ChainSpace, ...]) -> int:
 
 def _chains(family: Family, rng: Random) -> tuple[ChainSpace, ...]:
     paths = paths_of(family)
-    spaces = {node: _node(rng) for node in dict.fromkeys(itertools.chain(*_stages(family)))}
+    spaces = {node: node_of(rng) for node in dict.fromkeys(itertools.chain(*_stages(family)))}
     kept = rng.sample(paths, family.chains)
     return tuple(
         ChainSpace(">".join(path), tuple((n, n) for n in path), SearchSpace({n: spaces[n] for n in path}))
@@ -76,10 +76,11 @@ def _chains(family: Family, rng: Random) -> tuple[ChainSpace, ...]:
     )
 
 
-def _node(rng: Random) -> NodeSpace:
+def node_of(rng: Random, parameters: Sequence[int] = (0, 1, 1, 2, 2)) -> NodeSpace:
+    """The space of a pass with one of these numbers of parameters."""
     kinds = [Boolean(), Categorical("a", "b", "c"), Integer(1, 4), Categorical(16, 32, 64, 128), Boolean()]
     rng.shuffle(kinds)
-    return NodeSpace({f"x{i}": kind for i, kind in enumerate(kinds[: rng.choice((0, 1, 1, 2, 2))])})
+    return NodeSpace({f"x{i}": kind for i, kind in enumerate(kinds[: rng.choice(parameters)])})
 
 
 class Effect(NamedTuple):

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
 from autoopt.dag.proposal.exclusions import ruled_out, value_cuts
-from autoopt.dag.proposal.inputs import MAX_HISTOGRAM_BYTES, conditions
+from autoopt.dag.proposal.inputs import conditions
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.templates import TABLES, TEMPLATES, provider_profile
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec
+from autoopt.tuning import PROPOSAL
 
 CPU = ProposalOptions().target()
 TINY = model("MatMul", "Softmax", parameters=3000)
@@ -193,7 +194,7 @@ def test_values_that_make_no_difference_or_harm_are_cut(
 
 
 def test_large_models_are_calibrated_by_minimum_and_maximum_only() -> None:
-    large = replace(CNN, bytes=MAX_HISTOGRAM_BYTES + 1)
+    large = replace(CNN, bytes=PROPOSAL.max_histogram_bytes + 1)
     assert set(cuts("static", "calibrate_method", large)) == {"Percentile", "Entropy"}
 
 

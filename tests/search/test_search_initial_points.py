@@ -9,7 +9,8 @@ from search_cases import LATENCY, SIX, chain
 
 from autoopt.search import ChainSpace, Feedback, Proposal
 from autoopt.search.history import History
-from autoopt.search.samplers.initial_points import DIVERSE, after_failures, diverse_chains, initial_points
+from autoopt.search.samplers.initial_points import after_failures, diverse_chains, initial_points
+from autoopt.tuning import SEARCH
 
 FIRST = {"pass2": {"mode": "c"}}
 
@@ -70,7 +71,7 @@ def test_chains_without_points_are_left_out() -> None:
 
 def test_of_many_chains_a_few_unlike_ones_get_a_point_unless_the_budget_is_large() -> None:
     many = [ChainSpace(str(i), c.passes, c.space) for i, c in enumerate(SIX * 3)]
-    assert len(initial_points(many, 20, seed=0)) == DIVERSE
+    assert len(initial_points(many, 20, seed=0)) == SEARCH.diverse
     assert len(initial_points(many, 200, seed=0)) == len(many)
 
 

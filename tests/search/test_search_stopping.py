@@ -13,16 +13,12 @@ from search_cases import BOTH, LATENCY, MIDDLE, SIX, drive
 from autoopt.search import Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.surrogates.scalarization import Single
 from autoopt.search.surrogates.stopping import (
-    DRAWN_BELOW,
-    MANY_WITHOUT_GAIN,
-    MIN_CANDIDATES,
-    TURN,
-    WIDENED,
     Outlook,
     SearchState,
     reason_to_stop,
 )
 from autoopt.search.trial import Trial
+from autoopt.tuning import STOPPING
 
 LITTLE_LEFT = "at most 1 % more to gain, 90 % sure"
 NONE_FOR_LONG = "18 candidates brought no gain; at most 2 % more to gain, 90 % sure"
@@ -42,12 +38,12 @@ def progress(
 
 
 def test_a_search_may_stop_after_enough_distinct_candidates_that_meet_the_constraints() -> None:
-    enough = [1.0] * MIN_CANDIDATES
+    enough = [1.0] * STOPPING.min_candidates
     assert progress(enough).may_stop(initial=0, left=100)
-    assert not progress(enough).may_stop(initial=MIN_CANDIDATES + 1, left=100)
+    assert not progress(enough).may_stop(initial=STOPPING.min_candidates + 1, left=100)
     assert not progress(enough[1:]).may_stop(initial=0, left=100)
-    assert not progress(enough, artifacts=["same"] * MIN_CANDIDATES).may_stop(initial=0, left=100)
-    assert progress(enough, artifacts=[None] * MIN_CANDIDATES).may_stop(initial=0, left=100)
+    assert not progress(enough, artifacts=["same"] * STOPPING.min_candidates).may_stop(initial=0, left=100)
+    assert progress(enough, artifacts=[None] * STOPPING.min_candidates).may_stop(initial=0, left=100)
     assert not progress(enough, violation=0.1).may_stop(initial=0, left=100)
 
 
@@ -69,9 +65,9 @@ def test_trials_that_took_no_time_say_nothing_about_the_usual_time() -> None:
 @given(st.lists(st.floats(0, 1), min_size=20, max_size=300), st.floats(0.1, 10))
 def test_one_gain_in_fifty_exceeds_the_bound_before_it_is_widened(gains: list[float], unit: float) -> None:
     outlook = Outlook.of(gains, 0.0, unit)
-    narrow = outlook.bound / WIDENED
-    assert sum(gain / unit > narrow + 1e-9 for gain in gains) <= (1 - DRAWN_BELOW) * len(gains) + 1
-    assert sum(gain / unit < narrow - 1e-9 for gain in gains) <= DRAWN_BELOW * len(gains) + 1
+    narrow = outlook.bound / STOPPING.widened
+    assert sum(gain / unit > narrow + 1e-9 for gain in gains) <= (1 - STOPPING.drawn_below) * len(gains) + 1
+    assert sum(gain / unit < narrow - 1e-9 for gain in gains) <= STOPPING.drawn_below * len(gains) + 1
     assert 0 <= outlook.expected <= max(gains) / unit + 1e-9
 
 
@@ -85,16 +81,16 @@ def test_without_any_results_everything_is_possible() -> None:
     [
         (Outlook(0.0, 0.0), 0, 0.0, LITTLE_LEFT),
         (Outlook(0.01, 0.002), 0, 0.0, LITTLE_LEFT),
-        (Outlook(0.04, 0.011), MANY_WITHOUT_GAIN - 1, 0.0, ""),
-        (Outlook(0.3, 0.05), MANY_WITHOUT_GAIN, 0.0, NONE_FOR_LONG),
-        (Outlook(0.3, 0.05, drawn=0.08), MANY_WITHOUT_GAIN, 0.0, NONE_FOR_LONG.replace("2 %", "8 %")),
+        (Outlook(0.04, 0.011), STOPPING.many_without_gain - 1, 0.0, ""),
+        (Outlook(0.3, 0.05), STOPPING.many_without_gain, 0.0, NONE_FOR_LONG),
+        (Outlook(0.3, 0.05, drawn=0.08), STOPPING.many_without_gain, 0.0, NONE_FOR_LONG.replace("2 %", "8 %")),
         (
             Outlook(0.3, 0.1),
-            MANY_WITHOUT_GAIN,
+            STOPPING.many_without_gain,
             0.0,
             "18 candidates brought no gain; at most 30 % more to gain, 90 % sure",
         ),
-        (Outlook(0.01, 0.002), MANY_WITHOUT_GAIN, 0.0, LITTLE_LEFT),
+        (Outlook(0.01, 0.002), STOPPING.many_without_gain, 0.0, LITTLE_LEFT),
         (Outlook(0.04, 0.011), 0, 6.0, ""),  # ten trials a minute
         (
             Outlook(0.041, 0.03),
@@ -128,7 +124,7 @@ def plain(proposal: Proposal) -> Feedback:
 def test_a_search_ends_once_little_can_be_gained_and_says_so() -> None:
     study = create_study(SearchConfig(), MIDDLE, LATENCY)
     asked = drive(study, outcome=plain)
-    assert MIN_CANDIDATES <= len(asked) < sum(chain.space.count for chain in MIDDLE) / 2
+    assert STOPPING.min_candidates <= len(asked) < sum(chain.space.count for chain in MIDDLE) / 2
     assert str(study.finished).startswith("stopped early: ")
     assert min(plain(proposal).values["latency_p50"] for proposal in asked) < 1.01
 
@@ -139,7 +135,7 @@ def test_a_small_space_is_left_early_too() -> None:
         return Feedback({"latency_p50": 1.0 + slow}, artifact=repr(proposal))
 
     study = create_study(SearchConfig(), SIX, LATENCY)
-    assert MIN_CANDIDATES <= len(drive(study, outcome=even)) < 24
+    assert STOPPING.min_candidates <= len(drive(study, outcome=even)) < 24
     assert str(study.finished).startswith("stopped early: ")
     assert len(drive(create_study(SearchConfig(stop_early=False), SIX, LATENCY), outcome=even)) == 24
 
@@ -153,7 +149,7 @@ def test_a_search_goes_on_if_asked_to(objectives: tuple) -> None:
 def test_a_search_for_several_objectives_ends_once_its_front_gains_little() -> None:
     study = create_study(SearchConfig(trials=40), MIDDLE, BOTH)
     asked = drive(study, outcome=plain)
-    assert MIN_CANDIDATES <= len(asked) < 40
+    assert STOPPING.min_candidates <= len(asked) < 40
     assert str(study.finished).startswith("stopped early: ")
     assert "% more hypervolume to gain, 90 % sure" in str(study.finished)
     assert min(plain(proposal).values["latency_p50"] for proposal in asked) < 1.01
@@ -179,7 +175,7 @@ def test_slow_trials_end_a_search_in_which_much_may_be_left() -> None:
 
 
 def test_a_process_is_doubted_the_more_the_longer_nothing_was_better() -> None:
-    doubts = [progress([1.0] * number).doubt for number in range(1, 48) if number % TURN]
+    doubts = [progress([1.0] * number).doubt for number in range(1, 48) if number % STOPPING.turn]
     assert doubts[0] == 1.0
     assert doubts == sorted(doubts)
     assert doubts[-1] > 4

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.search.surrogates.models import MAX_OBSERVATIONS, expect, log_expected_improvement, possible_gains
+from autoopt.search.surrogates.models import expect, log_expected_improvement, possible_gains
 from autoopt.search.surrogates.observations import Observations
+from autoopt.tuning import SEARCH
 
 GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])
 SEEN = GRID[::5]
@@ -78,7 +79,7 @@ def test_a_running_point_promises_less_than_before() -> None:
 
 def test_long_histories_are_thinned() -> None:
     rng = np.random.default_rng(0)
-    x = rng.random((MAX_OBSERVATIONS * 3, 2))
+    x = rng.random((SEARCH.max_observations * 3, 2))
     known = Observations(x, bowl(x), np.ones(len(x)))
     best = GRID[expect(known, GRID).score.argmax()]
     assert bowl(best[None])[0] < 0.1

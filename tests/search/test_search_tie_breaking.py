@@ -10,7 +10,8 @@ from search_cases import LATENCY, SIX
 
 from autoopt.search import Feedback, Proposal
 from autoopt.search.history import History
-from autoopt.search.samplers.tie_breaking import EQUAL, MAX_COMPARED, cheapest, uncached_suffix
+from autoopt.search.samplers.tie_breaking import cheapest, uncached_suffix
+from autoopt.tuning import SEARCH
 
 LONG, SHORT = SIX[0], SIX[5]
 POINTS = [(LONG.id, point) for point in LONG.space.iterate()]
@@ -27,7 +28,7 @@ def history() -> History:
 
 def test_the_best_score_wins(history: History) -> None:
     scores = [0.0] * len(POINTS)
-    scores[4] = 2 * EQUAL
+    scores[4] = 2 * SEARCH.equal
     assert cheapest(POINTS, scores, history, None, Random(0)) == POINTS[4]
 
 
@@ -59,7 +60,7 @@ def test_of_very_many_equals_some_are_compared() -> None:
 
     many = POINTS * 5
     cheapest(many, [0.0] * len(many), History(SIX, LATENCY), cost, Random(0))
-    assert len(priced) == MAX_COMPARED
+    assert len(priced) == SEARCH.max_compared
 
 
 def test_work_counts_from_where_finished_trials_differ(history: History) -> None:

@@ -16,6 +16,7 @@ from autoopt.model.roles import Role
 from autoopt.option_names import option
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec, describe_threads
+from autoopt.tuning import PROPOSAL
 
 NO_DATA: Final = "no-data"
 """Rule of the reasons that data would remedy."""
@@ -28,8 +29,6 @@ _LEVELS: Final = (
 )
 LISTED_NAMES: Final = 3
 """Names of inputs that are written out."""
-FEW_TRIALS: Final = 6
-FEW_MINUTES: Final = 2
 
 
 def decisions(
@@ -212,4 +211,4 @@ def effort_for(model: Inspection, level: int) -> Effort:
         reason = f"the model has {model.parameters} weights; most of an inference is the call itself"
     if not reason:
         return Effort(trials, minutes)
-    return Effort(min(trials, FEW_TRIALS), min(minutes, FEW_MINUTES), reason)
+    return Effort(min(trials, PROPOSAL.few_trials), min(minutes, PROPOSAL.few_minutes), reason)

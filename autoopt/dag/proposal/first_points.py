@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.dag.proposal.templates import Points, Template
 from autoopt.space import Value
+from autoopt.tuning import PROPOSAL
 
 ONE_THREAD: Final[Mapping[str, Value]] = {"intra_op_num_threads": 1, "graph_optimization_level": "all"}
 """Session options that many small models are fastest with."""
@@ -23,10 +24,6 @@ STATIC: Final = ("static", "selective")
 GEMM: Final[Mapping[str, Value]] = {"engine": "onnxsim"}
 """Of `simplify` before `STATIC` in transformers: a product with its bias becomes a Gemm, one integer operator."""
 FloatsAt: TypeAlias = Literal["", "first", "last"]
-LITTLE: Final = 0.99
-"""Weight of chains that come after the others."""
-MUCH: Final = 1.1
-"""Weight of preparation alone where it comes first."""
 LAST: Final = "last, because the runtime itself prepares models much like this"
 SHARED: Final = "last; recurrent layers in integers are too little work to be shared among threads"
 UNSIGNED: Final = "first, because products of unsigned activations are far faster where the model's are signed"
@@ -72,7 +69,7 @@ def first_points(
     if "unsigned" in tried:
         # A quantized model gets unsigned activations instead of floats.
         chain = tuple("unsigned" if node == "dequantize" else node for node in preparation)
-        yield from _preferred(chain, _begin(chain, nodes), MUCH, UNSIGNED)
+        yield from _preferred(chain, _begin(chain, nodes), PROPOSAL.early_weight, UNSIGNED)
     if places.floats:
         # A quantized model as it is, then in float, which convolutions gain by that are quantized at run time.
         as_it_is = tuple(node for node in preparation if node != "dequantize")
@@ -84,16 +81,20 @@ def first_points(
         has_gemm = node in STATIC and {"fuse", "simplify"} <= tried
         chain = _chain(stages, nodes, node)
         if node in places.early:
-            yield Prior("prefer", Scope(chain=chain), weight=MUCH, reason=places.early[node], origin="library")
+            yield Prior(
+                "prefer", Scope(chain=chain), weight=PROPOSAL.early_weight, reason=places.early[node], origin="library"
+            )
         elif node in places.late:
-            yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
+            yield Prior(
+                "prefer", Scope(chain=chain), weight=PROPOSAL.late_weight, reason=places.late[node], origin="library"
+            )
         prepared = {"simplify": GEMM} if has_gemm else {}
         for values in _distinct(lossy[node], searched):
             yield Prior("prefer", Scope(chain=chain), {**prepared, node: values}, origin="library")
     if "dynamic" in tried and places.integers_on_one_thread and has_threads:
         chain = (*_chain(stages, nodes, "dynamic"), "session")
         for values in _distinct(lossy["dynamic"], nodes["dynamic"].search):
-            yield from _preferred(chain, {"dynamic": values, "session": ONE_THREAD}, LITTLE, SHARED)
+            yield from _preferred(chain, {"dynamic": values, "session": ONE_THREAD}, PROPOSAL.late_weight, SHARED)
 
 
 def _distinct(points: Sequence[Mapping[str, Value]], searched: Collection[str]) -> list[dict[str, Value]]:
@@ -114,11 +115,11 @@ def _float_points(
     if not begin:
         return
     if places.floats == "first":
-        yield from _preferred(preparation, begin, MUCH, places.reason)
+        yield from _preferred(preparation, begin, PROPOSAL.early_weight, places.reason)
     else:
-        yield from _preferred(preparation, begin, LITTLE, LAST)
+        yield from _preferred(preparation, begin, PROPOSAL.late_weight, LAST)
     if with_session:
-        yield from _preferred((*preparation, "session"), {**begin, "session": ONE_THREAD}, LITTLE, LAST)
+        yield from _preferred((*preparation, "session"), {**begin, "session": ONE_THREAD}, PROPOSAL.late_weight, LAST)
 
 
 def _begin(chain: Sequence[str], nodes: Mapping[str, Template]) -> dict[str, Mapping[str, Value]]:
@@ -134,7 +135,8 @@ def _preferred(
     chain: tuple[str, ...], values: Mapping[str, Mapping[str, Value]], weight: float, reason: str
 ) -> Iterator[Prior]:
     yield Prior("prefer", Scope(chain=chain), weight=weight, reason=reason, origin="library")
-    yield Prior("prefer", Scope(chain=chain), values, origin="library")
+    if values:
+        yield Prior("prefer", Scope(chain=chain), values, origin="library")
 
 
 def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy: str = "") -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from autoopt.data.decoder import decodes
 from autoopt.model.inspection import FUSED_LAYERS, QUANTIZED_OPS, Inspection, with_plain_forms
 from autoopt.option_names import option
 from autoopt.spec.targets import TargetSpec
+from autoopt.tuning import PROPOSAL
 
 DENSE_OPS: Final = frozenset(("MatMul", "Gemm", "LSTM", "com.microsoft::Attention"))
 PRODUCTS: Final = frozenset(("MatMul", "Gemm"))
@@ -42,26 +43,6 @@ SHORT_TYPES: Final = ("int4", "uint4", "int8", "uint8")
 LOWEST_OPSET: Final = 13
 """Models of older operator sets are also tried converted: per-channel quantization needs this one."""
 LOWEST_IR: Final = 8
-MOST_COUNTED: Final = 8
-"""Layers up to which a number of them in float reaches far enough."""
-MIN_LAYERS: Final = 2
-"""With one layer there is nothing to leave in float."""
-SMALL_MODEL: Final = 2_000_000
-"""Weights below which the calls of operators count, and a single thread may be fastest: the work is little."""
-LARGE_DECODER: Final = 100_000_000
-"""Weights from which decoders begin with few bits. Each token reads all weights, and each trial takes minutes: with
-GPT-2's 124 million, fusion and 4 bits made 3.3 times as many tokens per second."""
-TINY_WEIGHTS: Final = 10_000
-"""Weights of a model without convolutions below which an inference takes microseconds. In integers, dense models took
-1.4 to 1.5 times as long at batch 1 and 1.0 to 1.4 times at batch 32, an LSTM of 6,000 weights 1.2 times."""
-MAX_OUT_OF_REACH: Final = 0.95
-"""Share of the layers' weights in operators that a method leaves as they are above which it gains nothing."""
-FEWEST_CLIPS: Final = 3
-"""Clips from which they may be parts of hard sigmoids: one or two bound a value, as an exponent or a coordinate."""
-MAX_FLOAT_BYTES: Final = 2 << 30
-"""Size of the float form of a quantized model above which it is not tried."""
-MAX_HISTOGRAM_BYTES: Final = 1 << 30
-"""Size of a model above which calibration that keeps histograms of every activation is not tried."""
 
 
 @dataclass(frozen=True)
@@ -127,19 +108,19 @@ def conditions(inputs: ProposalInputs, target: TargetSpec, level: int) -> frozen
     neural_layers = sum(model.op_counts.get(op, 0) for op in NEURAL_OPS)
     facts: dict[str, object] = {
         "cpu": target.execution_provider == CPU,
-        "countable_layers": inputs.layer_count <= MOST_COUNTED,
+        "countable_layers": inputs.layer_count <= PROPOSAL.most_counted,
         "dense": model.ops & DENSE_OPS,
         "dynamic_dims": model.dynamic_dims,
         "everything": level > 2,
-        "few_layers": inputs.layer_count < MIN_LAYERS,
+        "few_layers": inputs.layer_count < PROPOSAL.min_layers,
         "float64": "float64" in model.weight_dtypes and "float32" not in model.weight_dtypes,
         "floats_fit": target.memory is None or model.bytes <= target.memory,
-        "floats_too_large": inputs.float_bytes > MAX_FLOAT_BYTES,
+        "floats_too_large": inputs.float_bytes > PROPOSAL.max_float_bytes,
         "functions": model.functions,
         "fusable": has_fusable_parts(model),
         "fused_layers": not model.ops.isdisjoint(FUSED_LAYERS),
         "fuses": profile.fuses,
-        "histograms_too_large": model.bytes > MAX_HISTOGRAM_BYTES,
+        "histograms_too_large": model.bytes > PROPOSAL.max_histogram_bytes,
         "judged": inputs.evaluation or inputs.fidelity,
         "layout": model.ops & LAYOUT_OPS,
         "loops": model.ops & {"Loop", "Scan"},
@@ -150,7 +131,7 @@ def conditions(inputs: ProposalInputs, target: TargetSpec, level: int) -> frozen
         "normalization": has_normalization(model),
         "old_ir": model.ir_version < LOWEST_IR,
         "old_opset": 0 < model.opsets.get("", 0) < LOWEST_OPSET,
-        "only_spectrum": model.ops & SPECTRUM_OPS and neural_layers < MIN_LAYERS,
+        "only_spectrum": model.ops & SPECTRUM_OPS and neural_layers < PROPOSAL.min_layers,
         "only_trees": has_trees and all(op.startswith("ai.onnx.ml::") for op in model.ops - TREE_HELPERS),
         "open_shapes": profile.static_shapes and model.dynamic_dims,
         "plain": not model.ops - PLAIN_OPS,
@@ -158,7 +139,7 @@ def conditions(inputs: ProposalInputs, target: TargetSpec, level: int) -> frozen
         "recurrent": model.ops & RECURRENT_OPS,
         "searched_threads": target.thread_choices,
         "short_floats": inputs.short_floats,
-        "small": model.parameters < SMALL_MODEL,
+        "small": model.parameters < PROPOSAL.small_model,
         "smaller_counts": inputs.smaller_counts,
         "text": inputs.generates_text,
         "tiny": is_tiny(model),
@@ -214,14 +195,14 @@ def out_of_reach(node: str, model: Inspection) -> tuple[float, list[str]]:
     reached = REACHED_OPS.get(node, PRODUCTS)
     others = {op: count for op, count in model.layer_parameters.items() if op not in reached and count}
     total = sum(model.layer_parameters.values())
-    if sum(others.values()) <= MAX_OUT_OF_REACH * total:
+    if sum(others.values()) <= PROPOSAL.max_out_of_reach * total:
         return 0.0, []
     return sum(others.values()) / total, sorted(others)
 
 
 def is_tiny(model: Inspection) -> bool:
     """True for a model that takes microseconds: the call itself takes most of the time."""
-    return model.parameters < TINY_WEIGHTS and not model.ops & CONVOLUTIONS
+    return model.parameters < PROPOSAL.tiny_weights and not model.ops & CONVOLUTIONS
 
 
 def conv_share(model: Inspection) -> float:
@@ -233,7 +214,7 @@ def conv_share(model: Inspection) -> float:
 def has_split_hard_sigmoids(model: Inspection) -> bool:
     """True if the model seems to have hard sigmoids as additions, clips and divisions, one in each of many blocks."""
     clips = model.op_counts.get("Clip", 0)
-    return FEWEST_CLIPS <= clips <= min(model.op_counts.get("Add", 0), model.op_counts.get("Div", 0))
+    return PROPOSAL.fewest_clips <= clips <= min(model.op_counts.get("Add", 0), model.op_counts.get("Div", 0))
 
 
 def has_fusable_parts(model: Inspection) -> bool:

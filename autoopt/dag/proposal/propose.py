@@ -19,9 +19,7 @@ from autoopt.dag.proposal.decisions import decisions, effort_for
 from autoopt.dag.proposal.exclusions import ruled_out, untried_combinations, value_cuts
 from autoopt.dag.proposal.first_points import FEW_BITS, Places, first_points
 from autoopt.dag.proposal.inputs import (
-    LARGE_DECODER,
     RECURRENT_OPS,
-    SMALL_MODEL,
     ProposalInputs,
     conditions,
     conv_share,
@@ -51,10 +49,8 @@ from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import HIGHEST, ProposalOptions
 from autoopt.spec.strict_model import name_from
 from autoopt.spec.targets import TargetSpec
+from autoopt.tuning import PROPOSAL
 
-CONV_SHARE: Final = 0.5
-"""Share of the layers' weights in convolutions from which dynamic quantization comes late: it leaves them in float, and
-took 0.88 and 1.01 of the time of two such models."""
 AS_QUANTIZERS_DO: Final[Mapping[str, Value]] = {"per_channel": False, "op_types": ["MatMul", "Attention", "LSTM"]}
 """Values of `dynamic` by which a model that came quantized so gets the same weights and results again."""
 INTEGER_DOT_PRODUCTS: Final = frozenset(("avx512_vnni", "avx_vnni", "amx_int8"))
@@ -129,9 +125,9 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
 def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool) -> Places:
     """Preparation alone comes first where it gains what the runtime does not, else last; `tried` are the nodes left."""
     model = inputs.inspection
-    is_small = model.parameters < SMALL_MODEL
+    is_small = model.parameters < PROPOSAL.small_model
     is_recurrent = not RECURRENT_OPS.isdisjoint(model.ops)
-    is_large_decoder = inputs.generates_text and model.parameters >= LARGE_DECODER
+    is_large_decoder = inputs.generates_text and model.parameters >= PROPOSAL.large_decoder
     places = Places(
         "last",
         one_thread=is_small,
@@ -186,7 +182,7 @@ def _kind(inputs: ProposalInputs) -> str:
 def late_nodes(model: Inspection) -> dict[str, str]:
     """The lossy nodes that come after the others, with the reason."""
     share = conv_share(model)
-    if share < CONV_SHARE:
+    if share < PROPOSAL.conv_share:
         return {}
     return {"dynamic": f"late, because it leaves convolutions in float, which hold {share:.0%} of the weights"}
 

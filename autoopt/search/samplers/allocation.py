@@ -10,12 +10,10 @@ from autoopt.search.history import History
 from autoopt.search.losses import Losses, feasible, log_where_positive, losses, rank_key
 from autoopt.search.trial import ChainSpace
 from autoopt.spec.search import AllocationName
+from autoopt.tuning import SEARCH
 
 Allocate: TypeAlias = Callable[[History, Sequence[ChainSpace], int], list[str]]
 """(history, chains that are not exhausted, trials in all) -> chain ids, the one to get the next trial first."""
-
-EXPLORATION: Final = 0.5
-"""Weight of exploration in `max_ucb`; the value of the paper."""
 
 
 def sequential(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
@@ -103,7 +101,7 @@ def max_ucb(history: History, open_chains: Sequence[ChainSpace], budget: int) ->
         if not numbers:
             return -math.inf, -chain.weight
         best = max(rewards[number] for number in numbers)
-        bound = best + (EXPLORATION * log_time / len(numbers)) ** 2
+        bound = best + (SEARCH.exploration * log_time / len(numbers)) ** 2
         return -chain.weight * bound, -chain.weight
 
     return [chain.id for chain in sorted(open_chains, key=rank)]

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
-from typing import Final
 
 from autoopt.search.history import History, steps_of
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
-
-DIVERSE: Final = 6
-"""Unlike chains that get an initial point where not every chain gets one; at most half of the budget."""
-BUDGET_SHARE: Final = 0.2
-MAX_CHAINS: Final = 20
-"""Every chain gets an initial point if that takes no more than this share of the budget and this many points."""
+from autoopt.tuning import SEARCH
 
 
 def initial_points(
@@ -32,8 +26,8 @@ def initial_points(
     others = [chain for chain in nonempty if chain.id not in begun]
     # Shuffled, because the order in which these chains are listed carries no information.
     others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
-    if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):
-        others = diverse_chains(others, min(DIVERSE, budget // 2) - len(preferred), preferred)
+    if len(nonempty) > max(SEARCH.diverse, min(SEARCH.initial_share * budget, SEARCH.initial_chains)):
+        others = diverse_chains(others, min(SEARCH.diverse, budget // 2) - len(preferred), preferred)
     for chain in others:
         point = chain.space[0]
         if points:
@@ -76,11 +70,11 @@ def _in_turns(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
 
 
 def after_failures(points: Sequence[tuple[str, Point]], history: History, seed: int) -> Iterator[tuple[str, Point]]:
-    """Yield another point of each chain whose first point failed: one failure by chance must not hide a chain."""
+    """Yield another point of each chain all of whose points failed: a failure by chance must not hide a chain."""
     for chain_id, _ in points:
         trials = history.trials_of(chain_id)
-        feedback = trials[0].feedback if len(trials) == 1 else None
-        if feedback is not None and feedback.failed:
+        failed = [trial for trial in trials if trial.feedback is not None and trial.feedback.failed]
+        if trials and len(trials) == len(failed) <= SEARCH.after_failures:
             yield chain_id, history.by_id[chain_id].space.random_sample(Random(f"{seed}:again:{chain_id}"))
 
 

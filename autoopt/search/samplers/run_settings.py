@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.initial_points import first_untried
 from autoopt.search.trial import ChainSpace, Trial
 from autoopt.space import Point
-
-MAX_LOSSES: Final = 2
-"""Points that were no better with settings, after which no more are tried; one may be bad luck on a busy machine."""
+from autoopt.tuning import SEARCH
 
 
 def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple[str, Point] | None:
@@ -29,7 +26,7 @@ def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple
         return None
     extensions = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}
     extension = extensions.get(history.by_id[best.proposal.chain].nodes)
-    if extension is None or sum(_lost(trial, history) for trial in tried) >= MAX_LOSSES:
+    if extension is None or sum(_lost(trial, history) for trial in tried) >= SEARCH.max_losses:
         return None
     point = _first(extension, best.proposal.point)
     if point is None:

@@ -8,13 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, losses
 from autoopt.search.pareto import best_first
-from autoopt.search.points import POOL, PointTable, sample, total_points
+from autoopt.search.points import PointTable, sample, total_points
 from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
 from autoopt.search.samplers.run_settings import with_first_settings
@@ -32,6 +32,7 @@ from autoopt.search.surrogates.scalarization import (
 from autoopt.search.surrogates.stopping import Outlook, SearchState, reason_to_stop
 from autoopt.search.trial import UNASKED, Proposal, Trial
 from autoopt.space import Point
+from autoopt.tuning import SEARCH
 
 if TYPE_CHECKING:
     from autoopt.search.surrogates.front import FrontView
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
     from autoopt.search.surrogates.models import Expected, LossView
 
 logger = logging.getLogger(__name__)
-
-GOOD: Final = 10
-"""Best points that are mixed in spaces that are too large to enumerate; with several objectives those of the front."""
-NEW_CHAIN: Final = 3
-"""In such spaces, each trial whose number is a multiple of this is of a chain without any. What the settings of a chain
-can gain shows only after some trials, so tuned chains hide better ones."""
-MIN_POINTS: Final = 2
-"""Results with all of several objectives after which the models suggest better points, given prior points."""
-MAX_REPEATS: Final = 100
-"""Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
 
 
 def create(inputs: SamplerInputs) -> Sampler:
@@ -63,8 +54,8 @@ class SurrogateSampler:
 
     Expected improvement is that of D. R. Jones, M. Schonlau, W. J. Welch: Efficient global optimization of expensive
     black-box functions, 1998. A running point counts as what the model predicts of it (D. Ginsbourger, R. Le Riche,
-    L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `POOL` points are sampled
-    at each step. With several objectives, the expected improvement is that of the hypervolume; where there are
+    L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `SEARCH.pool` points are
+    sampled at each step. With several objectives, the expected improvement is that of the hypervolume; where there are
     prior points, the other initial ones are tried only until two points have all objectives.
     """
 
@@ -93,7 +84,7 @@ class SurrogateSampler:
         points = self._initial
         if self._prior and len(history.objectives) > 1:
             complete = sum(losses(trial.feedback, history.objectives) is not None for trial in history.trials)
-            points = self._prior if complete >= MIN_POINTS else points
+            points = self._prior if complete >= SEARCH.min_points else points
         initial = first_untried(itertools.chain(points, second), history)
         if initial is None:
             initial = with_first_settings(self._chains, history)
@@ -132,7 +123,7 @@ class SurrogateSampler:
             scores.append(float(score) + self._log_weights[chain_id])
         if any(map(math.isnan, scores)):
             raise FloatingPointError("an expected improvement is not a number")
-        if self._total > POOL and len(trials) % NEW_CHAIN == 0:
+        if self._total > SEARCH.pool and len(trials) % SEARCH.new_chain == 0:
             scores = _of_new_chains(scores, pool.points, history)
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
 
@@ -144,8 +135,8 @@ class SurrogateSampler:
 
     def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
         """The points that may give a new candidate, and all that is known of others."""
-        if self._total > POOL:
-            best = best_first(trials, history.objectives)[:GOOD]
+        if self._total > SEARCH.pool:
+            best = best_first(trials, history.objectives)[: SEARCH.good]
             new = sample(self._chains, history, list(map(_point_of, best)), rng)
             rows = self._features.rows([*new, *map(_point_of, trials)])
             return _Pool(new, rows[: len(new)], trials, rows[len(new) :])
@@ -155,7 +146,7 @@ class SurrogateSampler:
         known = [self._table.rows[history.key(*_point_of(trial))] for trial in trials]
         free, repeats = self._table.split(known, history)
         known_trials = list(trials)
-        for row, feedback in rng.sample(repeats, min(len(repeats), MAX_REPEATS)):
+        for row, feedback in rng.sample(repeats, min(len(repeats), SEARCH.max_repeats)):
             known_trials.append(Trial(Proposal(UNASKED, *self._table.points[row]), feedback))
             known.append(row)
         return _Pool([self._table.points[row] for row in free], self._rows[free], known_trials, self._rows[known])

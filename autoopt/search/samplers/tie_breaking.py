@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Final
 
 from autoopt.search.history import History
 from autoopt.search.trial import Cost
 from autoopt.space import Point
-
-EQUAL: Final = 0.02
-"""Scores (logarithms) within this distance of the best one are equal."""
-MAX_COMPARED: Final = 16
-"""Equals whose work is compared; a random selection of more."""
+from autoopt.tuning import SEARCH
 
 
 def cheapest(
@@ -25,9 +20,9 @@ def cheapest(
     earlier trial ran, then a random one.
     """
     best = max(scores)
-    equals = [index for index, score in enumerate(scores) if score >= best - EQUAL]
-    if len(equals) > MAX_COMPARED:
-        equals = rng.sample(equals, MAX_COMPARED)
+    equals = [index for index, score in enumerate(scores) if score >= best - SEARCH.equal]
+    if len(equals) > SEARCH.max_compared:
+        equals = rng.sample(equals, SEARCH.max_compared)
     else:
         rng.shuffle(equals)
 

@@ -14,16 +14,10 @@ from autoopt.search.surrogates.gaussian_process import (
     distances,
 )
 from autoopt.search.surrogates.observations import Observations, Standardization
+from autoopt.tuning import SEARCH
 
 LABEL_SCALES: Final = Scales(length=2.0, noise=0.1)
 """Of the model of labels 0 and 1, which are too few to find the most likely scales."""
-MIN_CERTAINTY: Final = 0.02
-MAX_CERTAINTY: Final = 0.98
-"""Bounds of P(feasible)."""
-FAILURE_LENGTHS: Final = (1.25, 2.0, 3.2, 5.0)
-"""Length scales of failures, which are averaged."""
-FAILURE_NOISES: Final = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""Variances of what comes at random among failures, relative to that of the rules that neighbours share."""
 
 
 def log_feasible(observations: Observations, candidates: Array) -> Array:
@@ -62,7 +56,7 @@ def _probability_of_success(x: Array, labels: Array, candidates: Array) -> Array
     base = float(known.sum() + 1) / (len(known) + 2)
     deviation = math.sqrt(base * (1 - base))
     mean = base + deviation * _averaged_mean(x[finished], (known - base) / deviation, candidates)
-    return np.clip(mean, MIN_CERTAINTY, MAX_CERTAINTY)
+    return np.clip(mean, SEARCH.min_certainty, SEARCH.max_certainty)
 
 
 def _averaged_mean(x: Array, y: Array, candidates: Array) -> Array:
@@ -72,10 +66,10 @@ def _averaged_mean(x: Array, y: Array, candidates: Array) -> Array:
     among, across = distances(x, x), distances(candidates, x)
     likelihoods: list[float] = []
     coefficients: list[Array] = []
-    for length in FAILURE_LENGTHS:
+    for length in SEARCH.failure_lengths:
         values, vectors = np.linalg.eigh(correlation(among, length))
         projected = vectors.T @ y
-        for noise in FAILURE_NOISES:
+        for noise in SEARCH.failure_noises:
             spectrum = np.maximum(values, 0.0) + noise
             variance = spectrum / (1 + noise)
             likelihoods.append(-0.5 * float((projected**2 / variance + np.log(variance)).sum()))
@@ -83,7 +77,7 @@ def _averaged_mean(x: Array, y: Array, candidates: Array) -> Array:
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
     weighted = (weights / weights.sum())[:, None] * np.array(coefficients)
     mean = np.zeros(len(candidates))
-    for length, of_noises in zip(FAILURE_LENGTHS, np.split(weighted, len(FAILURE_LENGTHS)), strict=True):
+    for length, of_noises in zip(SEARCH.failure_lengths, np.split(weighted, len(SEARCH.failure_lengths)), strict=True):
         mean += correlation(across, length) @ of_noises.sum(axis=0)
     return mean
 
@@ -100,7 +94,7 @@ def _probability(x: Array, labels: Array, candidates: Array) -> Array:
     model = GaussianProcess(scales=LABEL_SCALES)
     model.fit(x[finished], known - base)
     mean, _ = model.predict(candidates)
-    probability: Array = np.clip(mean + base, MIN_CERTAINTY, MAX_CERTAINTY)
+    probability: Array = np.clip(mean + base, SEARCH.min_certainty, SEARCH.max_certainty)
     return probability
 
 
@@ -113,4 +107,4 @@ def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
     model = GaussianProcess()
     model.fit(x[known], scale.standardized(violation[known]))
     chances = chances_below(-scale.mean / scale.unit, model, candidates)
-    return np.clip(chances, MIN_CERTAINTY, MAX_CERTAINTY)
+    return np.clip(chances, SEARCH.min_certainty, SEARCH.max_certainty)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 from autoopt.space.parameters import Value, value_key
+from autoopt.tuning import SEARCH
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,15 +22,6 @@ Settings: TypeAlias = dict[str, tuple[Hashable, Value]]
 """Name -> what makes its value the same, and the value."""
 Cells: TypeAlias = dict[int, float]
 """Column -> value."""
-
-MANY_VALUES: Final = 12
-"""A numeric setting with more values than this is one number, without a column for each value."""
-MANY_CHAINS: Final = 200
-"""With more chains than this, the chain itself is no feature."""
-CHAIN_WEIGHT: Final = 0.4
-"""Distance of two chains that have the same passes; 1 is the distance of a chain with a pass from one without it."""
-VALUE_WEIGHT: Final = 0.7
-"""Distance of two values of a setting, in the same unit."""
 
 
 class Features:
@@ -61,14 +53,14 @@ class Features:
         for parts in parts_of_rows:
             settings.update(parts)
         columns, cells = _encode(settings)
-        few = len(self._chains) <= MANY_CHAINS
+        few = len(self._chains) <= SEARCH.many_chains
         width = columns + len(self._chains) if few else columns
         table = np.zeros((len(points), width))
         for row, (chain, _) in enumerate(points):
             for part, _ in parts_of_rows[row]:
                 table[row, list(cells[part])] = list(cells[part].values())
             if few:
-                table[row, columns + self._index[chain]] = CHAIN_WEIGHT
+                table[row, columns + self._index[chain]] = SEARCH.chain_weight
         if len(points) == 0:
             return table
         return table[:, np.ptp(table, axis=0) > 0]
@@ -119,8 +111,8 @@ def _encode(parts: Mapping[Part, Settings]) -> tuple[int, dict[Part, Cells]]:
             scale = scales[name]
             if scale is not None:
                 row[columns.setdefault(name, len(columns))] = scale[identity]
-            if scale is None or len(values[name]) <= MANY_VALUES:
-                row[columns.setdefault((name, identity), len(columns))] = VALUE_WEIGHT
+            if scale is None or len(values[name]) <= SEARCH.many_values:
+                row[columns.setdefault((name, identity), len(columns))] = SEARCH.value_weight
         cells[part] = row
     return len(columns), cells
 

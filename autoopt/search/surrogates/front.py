@@ -10,9 +10,6 @@ from autoopt.search.surrogates.feasibility import log_feasible
 from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess
 from autoopt.search.surrogates.hypervolume import expected_improvement, hypervolume
 from autoopt.search.surrogates.models import (
-    CONSIDERED,
-    MAX_OBSERVATIONS,
-    SCALES,
     Expected,
     PossibleGains,
     drawn_scales,
@@ -21,12 +18,11 @@ from autoopt.search.surrogates.models import (
 from autoopt.search.surrogates.observations import Observations, Standardization
 from autoopt.search.surrogates.scalarization import reference_point, undominated
 from autoopt.search.surrogates.stopping import HYPERVOLUME
+from autoopt.tuning import SEARCH
 
 if TYPE_CHECKING:
     import numpy as np
 
-DRAWS: Final = 64
-"""Draws of what all candidates are worth; a multiple of `SCALES`."""
 LEAST: Final = 1e-300
 """Share of the hypervolume that counts as nothing to gain."""
 
@@ -67,14 +63,14 @@ class FrontView:
         return allowed if allowed.any() else complete
 
     def latest(self) -> FrontView:
-        """Keep at most `MAX_OBSERVATIONS` points: those on the front and the latest."""
+        """Keep at most `SEARCH.max_observations` points: those on the front and the latest."""
         import numpy as np
 
-        if len(self.losses) <= MAX_OBSERVATIONS:
+        if len(self.losses) <= SEARCH.max_observations:
             return self
         rows = [tuple(row) for row in self.losses.tolist()]
         front = set(undominated([row for row, used in zip(rows, self.are_on_record, strict=True) if used]))
-        latest = len(rows) - MAX_OBSERVATIONS + len(front)
+        latest = len(rows) - SEARCH.max_observations + len(front)
         kept: Array = np.array([number >= latest or row in front for number, row in enumerate(rows)])
         return FrontView(tuple(observations[kept] for observations in self.objectives))
 
@@ -150,18 +146,18 @@ def possible_front_gains(view: FrontView, candidates: Array, likely: Array, seed
     if allowed.sum() < 2:
         return PossibleGains(np.array([]), 0.0)
     rng = np.random.default_rng(seed)
-    candidates = candidates[np.argsort(-likely, kind="stable")[:CONSIDERED]]
+    candidates = candidates[np.argsort(-likely, kind="stable")[: SEARCH.considered]]
     certainty = np.exp(log_feasible(view.points, candidates))
     rows = np.vstack([view.points.x[allowed], candidates])
     drawn = np.stack([_drawn_losses(observations, rows, rng) for observations in view.objectives], axis=2)
     of_known, of_candidates = np.split(drawn, [int(allowed.sum())], axis=1)
-    is_feasible = rng.random((DRAWS, 1)) < certainty
+    is_feasible = rng.random((SEARCH.front_draws, 1)) < certainty
     gained = [_share_gained(*draw, view.units) for draw in zip(of_known, of_candidates, is_feasible, strict=True)]
     return PossibleGains(np.array(gained), 0.0)
 
 
 def _drawn_losses(observations: Observations, rows: Array, rng: np.random.Generator) -> Array:
-    """Draws of one standardised loss at all rows together: [DRAWS, rows]."""
+    """Draws of one standardised loss at all rows together: [SEARCH.front_draws, rows]."""
     import numpy as np
 
     measured = observations[np.isfinite(observations.loss)]
@@ -170,7 +166,7 @@ def _drawn_losses(observations: Observations, rows: Array, rng: np.random.Genera
     for scales in drawn_scales(measured, y, rng):
         model = GaussianProcess(scales)
         model.fit(measured.x, y)
-        drawn.append(model.draw(rows, DRAWS // SCALES, rng))
+        drawn.append(model.draw(rows, SEARCH.front_draws // SEARCH.scales, rng))
     return np.concatenate(drawn)
 
 

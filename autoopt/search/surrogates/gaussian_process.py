@@ -11,19 +11,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from autoopt.tuning import SEARCH
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 Array: TypeAlias = "NDArray[np.float64]"
 
-LENGTHS: Final = (0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
-"""Length scales that are tried, in units of the features."""
-NOISES: Final = (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
-"""Variances of the noise that are tried, relative to that of the function."""
-MIN_VARIANCE: Final = 0.05
-MAX_VARIANCE: Final = 20.0
-"""Bounds of the function's variance, of standardised values."""
 JITTER: Final = 1e-6
 """Variance that keeps a covariance positive definite."""
 
@@ -101,13 +96,13 @@ def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
 
     among = distances(x, x)
     grid: list[tuple[float, Scales]] = []
-    for length in LENGTHS:
+    for length in SEARCH.lengths:
         values, vectors = np.linalg.eigh(correlation(among, length))
         squares = np.square(vectors.T @ y)
-        for noise in NOISES:
+        for noise in SEARCH.noises:
             spectrum = np.maximum(values, 0.0) + noise
             fit = float((squares / spectrum).sum())
-            variance = min(MAX_VARIANCE, max(MIN_VARIANCE, fit / len(y)))
+            variance = min(SEARCH.max_variance, max(SEARCH.min_variance, fit / len(y)))
             likelihood = -0.5 * (fit / variance + len(y) * math.log(variance) + float(np.log(spectrum).sum()))
             grid.append((likelihood, Scales(length, noise, variance)))
     return grid

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from autoopt.search.surrogates.feasibility import log_feasible
 from autoopt.search.surrogates.gaussian_process import (
@@ -19,19 +19,11 @@ from autoopt.search.surrogates.gaussian_process import (
     normal_distribution,
 )
 from autoopt.search.surrogates.observations import Observations, Standardization
+from autoopt.tuning import SEARCH
 
 if TYPE_CHECKING:
     import numpy as np
     from threadpoolctl import ThreadpoolController
-
-MAX_OBSERVATIONS: Final = 300
-"""Observations that a model learns from; its cost grows with their cube."""
-DRAWS: Final = 256
-"""Draws from a posterior."""
-SCALES: Final = 8
-"""Draws of the scales among them."""
-CONSIDERED: Final = 300
-"""Points that may be the best of all; the others are too unlikely to matter."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ class PossibleGains:
     """Draws of the gain that is left, and what one observation can show."""
 
     drawn: Array
-    """Differences of losses; `DRAWS` of them, none as long as too little is known."""
+    """Differences of losses; `SEARCH.draws` of them, none as long as too little is known."""
     noise: float
     """Standard deviation of an observed loss from the process, which is 0 as long as too little is known."""
 
@@ -154,7 +146,9 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
         noises.append(scales.noise * scales.variance)
         model = GaussianProcess(scales)
         model.fit(measured.x, y)
-        likely = np.argsort(-chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[:CONSIDERED]
+        likely = np.argsort(-chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[
+            : SEARCH.considered
+        ]
         gains.append(_drawn_gains(model, measured.x[allowed], candidates[likely], certainty[likely], rng))
     unit = standardization.unit
     return PossibleGains(unit * np.concatenate(gains), unit * math.sqrt(float(np.mean(noises))))
@@ -166,7 +160,7 @@ def _drawn_gains(
     """Draw by how much the lowest value of the candidates that are feasible is below those of the known points."""
     import numpy as np
 
-    drawn = model.draw(np.vstack([known, candidates]), DRAWS // SCALES, rng)
+    drawn = model.draw(np.vstack([known, candidates]), SEARCH.draws // SEARCH.scales, rng)
     of_known, of_candidates = np.split(drawn, [len(known)], axis=1)
     is_feasible = rng.random((len(drawn), 1)) < certainty
     lowest = np.where(is_feasible, of_candidates, np.inf).min(axis=1)
@@ -180,19 +174,19 @@ def drawn_scales(measured: Observations, y: Array, rng: np.random.Generator) -> 
 
     likelihoods, grid = zip(*log_likelihoods(measured.x, y), strict=True)
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
-    return [grid[place] for place in rng.choice(len(grid), SCALES, p=weights / weights.sum())]
+    return [grid[place] for place in rng.choice(len(grid), SEARCH.scales, p=weights / weights.sum())]
 
 
 def _most_informative(observations: Observations) -> Observations:
-    """Keep at most `MAX_OBSERVATIONS` points: half of them the best, half the latest."""
+    """Keep at most `SEARCH.max_observations` points: half of them the best, half the latest."""
     import numpy as np
 
-    if len(observations.loss) <= MAX_OBSERVATIONS:
+    if len(observations.loss) <= SEARCH.max_observations:
         return observations
     loss = np.where(observations.feasible == 1, np.nan_to_num(observations.loss, nan=np.inf), np.inf)
     rank = np.argsort(np.argsort(loss))
     age = np.arange(len(rank))[::-1]
-    return observations[np.sort(np.argsort(np.minimum(rank, age), kind="stable")[:MAX_OBSERVATIONS])]
+    return observations[np.sort(np.argsort(np.minimum(rank, age), kind="stable")[: SEARCH.max_observations])]
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from autoopt.search.surrogates.gaussian_process import Array
-
-LEAST_EXTENT: Final = 0.02
-"""Distance between good losses and the best one below which differences are noise: 2 % of a time."""
+from autoopt.tuning import SEARCH
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Observations:
         if len(known) < 3:
             return self
         middle = float(np.median(known))
-        extent = max(middle - float(known.min()), LEAST_EXTENT)
+        extent = max(middle - float(known.min()), SEARCH.least_extent)
         excess = np.maximum(self.loss - middle, 0.0)
         loss = np.minimum(self.loss, middle) + extent * np.log1p(excess / extent)
         return replace(self, loss=loss)

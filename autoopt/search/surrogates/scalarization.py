@@ -13,15 +13,10 @@ from autoopt.search.losses import Losses, feasible, losses
 from autoopt.search.pareto import non_dominated
 from autoopt.search.surrogates.hypervolume import hypervolume
 from autoopt.search.trial import Trial
+from autoopt.tuning import SEARCH
 
-BEYOND: Final = 0.1
-"""Distance of the reference point from the worst feasible losses, relative to their distance from the best."""
-LEAST_BEYOND: Final = 0.02
-"""The same at least: 2 % of a time or size, or two points of accuracy."""
 RESOLVED: Final = 1e-9
 """The same at least, relative to the worst loss: less would vanish in the rounding of huge losses."""
-MIN_TRIALS: Final = 10
-"""Trials before a search may stop because nothing promises enough."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ def _front_losses(trials: Sequence[Trial], columns: Sequence[Sequence[float]]) -
 
 
 def reference_point(rows: Sequence[Losses], units: Sequence[float]) -> Losses:
-    """A point beyond the worst loss of each column, by a share of its extent and at least `LEAST_BEYOND`.
+    """A point beyond the worst loss of each column, by a share of its extent and at least `SEARCH.least_beyond`.
 
     `units` are those of the losses. Where the losses of an objective hardly differ, they matter little then.
     """
@@ -95,7 +90,7 @@ def reference_point(rows: Sequence[Losses], units: Sequence[float]) -> Losses:
     for column, unit in zip(zip(*rows, strict=True), units, strict=True):
         worst = max(column)
         extent = worst - min(column)
-        reference.append(worst + max(BEYOND * extent, LEAST_BEYOND / unit, RESOLVED * abs(worst)))
+        reference.append(worst + max(SEARCH.beyond * extent, SEARCH.least_beyond / unit, RESOLVED * abs(worst)))
     return tuple(reference)
 
 
@@ -110,7 +105,7 @@ def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:
     It needs a feasible result and enough trials. `asked` are the trials to which the first losses of `single` belong,
     `initial` is the number of points that the search begins with.
     """
-    if len(asked) < max(MIN_TRIALS, initial):
+    if len(asked) < max(SEARCH.min_trials, initial):
         return False
     for loss, trial in zip(single.loss, asked, strict=False):
         if math.isfinite(loss) and feasible(trial.feedback):

@@ -11,42 +11,10 @@ from typing import Final
 from autoopt.search.losses import feasible
 from autoopt.search.surrogates.scalarization import Single
 from autoopt.search.trial import Trial
+from autoopt.tuning import STOPPING
 
-LITTLE: Final = 0.01
-"""Relative improvement that is not worth a longer search."""
-SURE: Final = 0.9
-"""Probability of a bound of the gain, as replays show."""
-DRAWN_BELOW: Final = 0.98
-"""Share of the drawn gains below the bound, before it is widened."""
-WIDENED: Final = 1.5
-"""Factor on that bound, because the draws are too certain: without it, 85 to 87 % of the bounds held on synthetic
-tables; see benchmarks/search."""
-MIN_CANDIDATES: Final = 12
-"""Distinct candidates before a search may stop, in a space of twice as many or more."""
-MIN_SHARE: Final = 0.6
-"""Share of the candidates of a smaller space; in replays of 10 to 28 points, 98 % of the messages were right then."""
-FEWEST_CANDIDATES: Final = 6
-MANY_WITHOUT_GAIN: Final = 18
-"""Distinct candidates without a gain after which a search stops, whatever the model promises: in a large space, it is
-never certain."""
-LEFT_WITHOUT_GAIN: Final = 0.02
-"""Least bound that is given then: the draws may be certain that nothing is left where little was tried."""
-TRUSTED_GAIN: Final = 0.06
-"""Expected gain above which a search without gains may have missed much, so that only the bound of the draws holds."""
-SHOWN: Final = 2.0
-"""Standard deviations of the noise that an expected gain must exceed to be worth a longer search."""
-MOST_LITTLE: Final = 0.02
-"""Expected gain that always is, because what looks like much noise may be structure."""
-TRUSTED: Final = MANY_WITHOUT_GAIN
-"""Distinct candidates without a gain that a process is trusted for: a search that may stop ends then."""
-DOUBTED: Final = 5
-"""Further ones after which its deviations count twice; after as many again, three times."""
-TURN: Final = 3
-"""Candidates with a multiple of this number are chosen without doubt: a limit may leave good points near bad ones."""
 HYPERVOLUME: Final = " hypervolume"
 """What a search with several objectives gains."""
-HORIZON: Final = 10
-"""Trials in which the expected gain comes, in replays."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +22,12 @@ class Outlook:
     """The gain that is left, as fractions of the best candidate."""
 
     bound: float
-    """At most this is left, with probability `SURE`."""
+    """At most this is left, with probability `STOPPING.sure`."""
     expected: float
     noise: float = 0.0
     """Standard deviation of what one trial shows."""
     drawn: float = 0.0
-    """At most this is left in a share `SURE` of the draws; less than `bound`, because the draws are too certain."""
+    """At most this is left in a share `STOPPING.sure` of the draws; less than `bound`: the draws are too certain."""
 
     @staticmethod
     def of(gains: Sequence[float], noise: float, unit: float) -> Outlook:
@@ -67,8 +35,8 @@ class Outlook:
         if not len(gains):
             return Outlook(math.inf, math.inf)
         ordered = sorted(gains)
-        bound = WIDENED * ordered[math.ceil(DRAWN_BELOW * len(gains)) - 1]
-        drawn = ordered[math.ceil(SURE * len(gains)) - 1]
+        bound = STOPPING.widened * ordered[math.ceil(STOPPING.drawn_below * len(gains)) - 1]
+        drawn = ordered[math.ceil(STOPPING.sure * len(gains)) - 1]
         return Outlook(bound / unit, fmean(gains) / unit, noise / unit, drawn / unit)
 
 
@@ -79,7 +47,7 @@ class SearchState:
     candidates: int
     """Distinct candidates."""
     without_gain: int
-    """The latest trials that did not improve the best one by `LITTLE`."""
+    """The latest trials that did not improve the best one by `STOPPING.little`."""
     succeeded: bool
     """A candidate meets the constraints."""
     seconds: float
@@ -101,7 +69,7 @@ class SearchState:
             candidates += 1
             without_gain += 1
             if feasible(trial.feedback) and loss < best:
-                if loss < best + math.log(1 - LITTLE) * single.unit:
+                if loss < best + math.log(1 - STOPPING.little) * single.unit:
                     without_gain = 0
                 best = loss
         return SearchState(candidates, without_gain, math.isfinite(best), median(seconds) if seconds else 0.0)
@@ -112,14 +80,14 @@ class SearchState:
 
         Its best points are then where it says that it knows little, rather than near the best candidate.
         """
-        if self.candidates % TURN == 0:
+        if self.candidates % STOPPING.turn == 0:
             return 1.0
-        return 1 + max(0, self.without_gain - TRUSTED) / DOUBTED
+        return 1 + max(0, self.without_gain - STOPPING.many_without_gain) / STOPPING.doubted
 
     def may_stop(self, initial: int, left: int) -> bool:
         """Tell if enough was tried in a search that begins with `initial` points and has `left` points to try."""
-        share = math.ceil(MIN_SHARE * (self.candidates + left))
-        enough = max(FEWEST_CANDIDATES, min(share, MIN_CANDIDATES))
+        share = math.ceil(STOPPING.min_share * (self.candidates + left))
+        enough = max(STOPPING.fewest_candidates, min(share, STOPPING.min_candidates))
         return self.succeeded and self.candidates >= max(enough, initial)
 
 
@@ -131,23 +99,23 @@ def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float, of:
     are of, such as `HYPERVOLUME`.
     """
     bound = outlook.bound
-    is_stalled = progress.without_gain >= MANY_WITHOUT_GAIN
-    if is_stalled and outlook.expected <= TRUSTED_GAIN:
-        bound = min(bound, max(LEFT_WITHOUT_GAIN, outlook.drawn))
-    if bound <= LITTLE:
+    is_stalled = progress.without_gain >= STOPPING.many_without_gain
+    if is_stalled and outlook.expected <= STOPPING.trusted_gain:
+        bound = min(bound, max(STOPPING.left_without_gain, outlook.drawn))
+    if bound <= STOPPING.little:
         return _at_most(bound, of)
     if is_stalled:
         return f"{progress.without_gain} candidates brought no gain; {_at_most(bound, of)}"
-    little = max(LITTLE, min(SHOWN * outlook.noise, MOST_LITTLE))
+    little = max(STOPPING.little, min(STOPPING.shown_deviations * outlook.noise, STOPPING.most_little))
     if outlook.expected < little:
         return f"less than {100 * little:.2g} %{of} is expected to be gained; {_at_most(bound, of)}"
     rate = math.inf
     if progress.seconds:
-        rate = outlook.expected * 60 / (HORIZON * progress.seconds)
+        rate = outlook.expected * 60 / (STOPPING.horizon * progress.seconds)
     if rate < min_rate:
         return f"less than {100 * min_rate:g} %{of} per minute is expected to be gained; {_at_most(bound, of)}"
     return ""
 
 
 def _at_most(bound: float, of: str) -> str:
-    return f"at most {max(1, math.ceil(100 * bound - 1e-9))} % more{of} to gain, {100 * SURE:g} % sure"
+    return f"at most {max(1, math.ceil(100 * bound - 1e-9))} % more{of} to gain, {100 * STOPPING.sure:g} % sure"
