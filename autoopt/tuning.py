@@ -184,3 +184,260 @@ class Stopping:
 
 
 STOPPING: Final = Stopping()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Timing. `python benchmarks/measurement/measure.py` holds ratios against a plain loop, also on busy machines."""
+
+    lead_ns: float = 1e6
+    """Untimed inferences before a block, in ns: the other models have used the caches, and their threads still
+    spin for a while."""
+    lead_on_several_threads_ns: float = 8e6
+    """The same for a model on several threads. A transformer of 0.43 ms took 15 % longer in the second millisecond
+    after another model's turn, 3 % in the fourth and 1 % in the sixth, its smaller candidate 8, 1 and 0 %; on one
+    thread 4, 1 and 0 %. Beside other programs, four models needed 3 to 10 ms."""
+    block_ns: float = 2.5e6
+    """Length of a block in ns. Short blocks alternate often, so that a disturbance meets all models: beside other
+    programs, the ratio of two models of 3 ms with a true ratio of 0.95 was 0.93 to 1.00 in blocks of 4 ms after a
+    lead-in of 3 ms, 0.94 to 0.96 in short ones."""
+    long_ns: float = 2e8
+    """Time of one inference, in ns, from which cold caches at its start no longer matter. A model of 5 ms that ran
+    after another one took 3 % longer, and its partner of 3 ms 8 %."""
+    largest_block: int = 4096
+    """Inferences of one block at most, for models of well below a microsecond."""
+    disturbed: float = 0.05
+    """Share of a block that others cost it, up to which the block counts as undisturbed."""
+    switch_ns: float = 5e4
+    """Time in ns that a preemption costs on the core, because the caches are cold afterwards. Beside two or eight
+    busy processes, blocks of seven models took 20 to 100 microseconds of CPU time longer for each preemption."""
+    helper_ns: float = 1e6
+    """Time in ns for which a model waits if one of its other threads loses its core: part of a time slice."""
+    slow_block: float = 0.1
+    """Largest slowdown of an undisturbed block, compared with the fast blocks of its replica. Something outside
+    the virtual machine slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a
+    time."""
+    many_calls: int = 50
+    """Calls in a block from which a clock of the core is not read at each: it costs half a microsecond, and a
+    preemption hits one call of many, which the block's median does not notice."""
+    window: int = 3
+    """Blocks whose median is compared with the median of as many blocks before, while warming up."""
+    worthwhile_shrinking: float = 0.2
+    """Share of its width by which an interval that will not become narrow enough must shrink until the time is up,
+    to make more repeats worthwhile. Where sessions differ, more repeats in them do not help: for a model of 0.06
+    ms on a shared machine the interval was about as wide after 24 pairs of blocks as after 180."""
+    fewest_pairs: int = 3
+    """Pairs of blocks below which nothing can be said about their spread."""
+    beyond_sessions: int = 8
+    """The number of sessions of each model that `beyond` was found with."""
+    unequal: float = 4.0
+    """Variance of the medians of sessions, relative to what pairs within them explain, from which sessions differ.
+    Of equal sessions, one measurement in fifty exceeds it with four sessions, one in five hundred with eight (F
+    distribution)."""
+    rare_outliers: float = 0.01
+    """Share of inferences up to which outliers are blamed on the operating system."""
+    steady_pace: float = 0.06
+    """Largest slowdown of the source over a whole measurement, compared with its better times. On an idle machine
+    it was up to 4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a
+    process in which the source was 7 % slower."""
+    busy_load: float = 0.2
+    """Load of other processes, in cores, from which a machine counts as busy."""
+    known_seconds: float = 5.0
+    """Time for which a machine counts as what it was during a measurement: looking takes longer than many a
+    measurement, whose own load is known afterwards anyway. Beside eight busy processes, looking took a third of a
+    short run."""
+    sample_seconds: float = 0.05
+    """Time over which that load is sampled; shorter samples are too coarse for the kernel's 10 ms ticks."""
+    longest_with_precedence: float = 0.1
+    """Seconds of an inference above which models get no precedence: others would wait for too long."""
+    lasting_share: float = 0.5
+    """Width of an interval that is narrow enough beside other programs, relative to that of the error which more
+    repeats do not reduce: less would make the whole interval narrower by a tenth at most."""
+    wide_by_clock: float = 0.2
+    """Relative width of the interval by the clock from which the ratio on one thread is measured too, on any
+    machine."""
+    look_disturbance: float = 0.2
+    """`disturbance` of a look of three pairs of blocks."""
+    large_operators_ns: float = 2e6
+    """Time of an inference, in ns, from which some operator is large enough to be shared out."""
+    counted_ns: float = 20e6
+    """Time of the calls in which wake-ups count, in ns. As many before let the helpers of other sessions fall
+    asleep."""
+    fewest_calls: int = 50
+    """Calls that count at least."""
+    rare_waits: float = 0.02
+    """Waits of helper threads for each inference up to which the model wakes none: helpers of other sessions may
+    fall asleep meanwhile. Beside 17 runnable threads, ten models with operators that are shared out had 0.17 to 40
+    in blocks of 20 ms, three others none in twelve blocks each."""
+    doubling: float = 0.05
+    """Contention for each doubling of the threads that share a core. Beside 16 runnable threads on two cores,
+    ratios of CPU times of 0.4 to 0.8 were off by 1 to 25 % of the gain (root of the mean square: 13 %), the same
+    in each measurement."""
+    other_loop: float = 0.01
+    """The same on a quiet machine. In 97 runs, ratios of 0.36 to 0.81 differed from those of a plain loop in other
+    processes by 0.8 to 3 % of the gain, for each model in one direction; with this error 94 intervals hold the
+    loop's."""
+    difference: float = 0.14
+    """Standard deviation, in logarithms, of the difference between a ratio on several threads and the one that
+    `on_several_threads` expects."""
+    shared_gain: float = 0.75
+    """Share of a gain on one thread, in logarithms, to expect on several. Models of which 2 to 30 microseconds of
+    work fall to each operator gain less, because operators that take less time share it out among threads less
+    well. Of 39 ratios without other programs on two cores, 35 lie in the intervals that this and
+    `TIMING.difference` make."""
+    overhead: float = 0.05
+    """Logarithm of the time of a model whose threads have no core of their own, relative to that on one thread,
+    and its error: models of 0.03 ms took 4 to 6 % longer beside seven runnable threads, others up to 9 % beside
+    fourteen."""
+    common: float = 0.95
+    """Share of the variance of lasting errors that the candidates of a model have in common. Ratios on one thread
+    of 9 to 16 candidates of two models, in three runs each at loads of 8 to 20, were off against each other by 1
+    to 1.8 %."""
+    disturbance: float = 0.14
+    """Standard deviation, in logarithms, of what other programs add to a ratio of several threads by the clock,
+    beyond its interval: a ratio of 1 was measured as 0.84 (0.72 to 0.99) and 0.85 (0.79 to 0.92). It is the same
+    each time, as threads that do not get their cores leave the ratio on one: 0.66 and 0.67 beside 18 runnable
+    threads, where without them it was 0.785, and 0.585 on one thread."""
+    usual_scale: float = 0.005
+    """Scale of the prior on a quiet machine: the ratio of two models differs from process to process by 0.4 %."""
+    beyond_processes: float = 0.008
+    """Half-width, in logarithms, of the differences between processes, which no session of one process shows: the
+    ratio of two models of 0.1 ms, measured for 3 s in each of 20 processes, spread by 0.3 %. The interval is to
+    hold in another process, and both the estimate and that process have this error: 1.96 * 0.3 % * sqrt(2)."""
+    wide_prior: float = 2.0
+    """Standard deviation of the prior of a log ratio."""
+    posterior_draws: int = 2000
+    """Draws from the posterior: a probability of 0.975 is then known to about 0.004."""
+    screening_width: float = 0.1
+    """Relative width of the interval of a ratio that tells which candidates may be the best."""
+    screening_replicas: int = 2
+    """Sessions of each model for that: of two that differ, one is slow for as long as it lives."""
+    throughput_rounds: int = 8
+    """Turns of all models in random order, so that a change of the machine's pace meets all of them."""
+    brief_seconds: float = 0.5
+    """Time for measuring a candidate whose executed graph is the source's, so that its ratios are known."""
+
+
+TIMING: Final = Timing()
+
+
+@dataclass(frozen=True)
+class Race:
+    """The race of the best, and the time of a run. `python benchmarks/measurement/measure.py` runs known ratios."""
+
+    worthwhile: float = 0.01
+    """Expected relative gain, on the leader or on the source, up to which a candidate is not worth more rounds."""
+    open_gain: float = 0.02
+    """Expected relative gain that may be missed, from which the answer is not decided."""
+    fewest_rounds: int = 2
+    """Rounds of the leader in addition to its trial, because the best of many trials was also a lucky one."""
+    most_rivals: int = 6
+    """Candidates measured in turns in one round."""
+    most_bytes: int = 1 << 30
+    """Size of all models that are measured in turns; the leader and its first rival may be larger."""
+    most_pooled: int = 50
+    """Candidates that take part at most: pooling takes time with the third power of the number of measurements."""
+    few_best: int = 3
+    """Number of the best candidates that are measured again if the goal is not speed alone."""
+    busy_factor: int = 5
+    """Factor on the time of rounds that also measure on one thread, because other programs disturb several, as
+    long as the gain on the source is not certain."""
+    extension: int = 2
+    """Factor on the setting `rounds`, for a race that is not decided by then."""
+    largest_share: float = 0.25
+    """Largest share of the run's time that is set aside before the first race."""
+    few_rivals: int = 2
+    """Candidates beside the leader when a race continues; earlier rounds have rejected the others."""
+    half_width: float = 0.03
+    """Relative half-width of an interval that is narrow enough."""
+    gain_share: float = 0.1
+    """The same relative to the gain, in logarithms, where it is certain: a ratio of 0.5 known to 7 %, or one of
+    0.25 known to 14 %, needs no more rounds."""
+    floor_factor: float = 1.1
+    """The same for measurements on one thread too, relative to the error that no repetition reduces."""
+    pace_share: float = 0.3
+    """Share of the changes of the source's time that its ratio to a candidate shows. Where the host slowed a
+    source by 20 to 60 %, ratios of quantized models moved by 0 to 30 %."""
+    heap_ms: float = 1e-4
+    """Standard deviation of what the state of the heap changes in an inference, in ms: one of 12.5 microseconds
+    took 11.8 to 12.9, depending on other open sessions."""
+    certain: float = 0.975
+    """Probability of a gain from which it counts: a two-sided 95 % interval is then wholly better than the
+    source."""
+    tolerance: float = 0.1
+    """Relative difference from the expected ratio that counts as the same: the width to which trials are
+    measured."""
+    shared_cores: int = 3
+    """Durations of the longest trial so far that must be left for one beside others: both take longer then, and
+    without time for two, one that ends says more than two that are cut off."""
+    last_chance: float = 0.5
+    """Share of the shortest trial's time that must be left for another one while nothing is better than the
+    source. Later trials take less time than the first ones, because they share passes and need not share the
+    cores."""
+    overrun: float = 0.5
+    """Share of the time for deciding that the last trial may use."""
+    check_share: float = 0.15
+    """Share of the run's time after which the check of a slow model is given up."""
+    check_seconds: float = 5.0
+    """Time for the check of a short run, up to half of the run's: small models need it on a busy machine."""
+    writing_share: float = 0.02
+    """Largest share of the time that writing takes."""
+    failed_repairs: int = 8
+    """The number of candidates that may fail in a row if the source does not run either."""
+    too_slow: float = 1.5
+    """Latency ratio from which a candidate is not worth more measurements where the latency is the only objective:
+    being smaller or more accurate than the source does not make up for it."""
+    sittings: int = 8
+    """Sittings, in each of which every deployment has a new process: two processes of one deployment differ for as
+    long as they live, up to a factor on several threads, so the interval is over sittings."""
+    room: float = 2.0
+    """Factor by which the interval of another target than the first may widen and still exclude a loss: whoever
+    changes the runtime for it must not find the contrary in the next run."""
+    late_seconds: float = 15.0
+    """Seconds after the end of the time in which the first sittings, without which there is no interval, may go
+    on."""
+    contenders: int = 3
+    """Models of each target that the machines of work pools measure as well."""
+    targets_search_share: float = 0.85
+    """Share of the run's minutes for the searches; the rest is for timing the best of each target in turns."""
+    set_search_share: float = 0.7
+    """Share of the run's minutes for the searches; the rest is for measuring the whole set."""
+    fallbacks: int = 4
+    """Most models of a part that are tried in the set."""
+    joint_seconds: float = 60.0
+    """Least time for measuring the whole set."""
+
+
+RACE: Final = Race()
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What counts as a change from night to night. `tests/zoo/test_change_points.py` has the simulated series."""
+
+    min_nights: int = 3
+    """Fewest nights of a level: one or two restless nights are none."""
+    penalty: float = 3.0
+    """Price of a level in units of noise x ln(nights)."""
+    few_nights: float = 4.0
+    """The noise is raised by this share of itself per step between nights: few steps may seem calmer than they
+    are. In 21,000 simulated series of 6 to 30 nights without a change (2 % of normal or Laplace noise), 18 had one
+    of 2 % or more; 161 with the median of the steps and without this. A drift of 1 % a week was found within eight
+    weeks in 150 of 150 series with 1 % of noise (150 before), and in 137 with 2 % (141 before)."""
+    calm_share: float = 0.75
+    """Share of the steps between nights, the smallest ones, that tell the noise: a change of level is not among
+    them."""
+    least_noise: float = 0.002
+    """Lowest noise of a series, as a share of its level: exact figures such as sizes have none."""
+    relevant: float = 0.02
+    """Smallest lasting change that is reported, as a share of the level."""
+    min_switches: int = 2
+    """A model that stops and starts working so often is flaky."""
+    drift: float = 0.25
+    """Relative deviation of the source's own latency from earlier nights that counts as a change. It is large
+    because a machine has good and bad nights, and only ratios are paired."""
+    usual_nights: int = 7
+    """Number of earlier nights that define the usual range."""
+
+
+CHANGES: Final = Changes()

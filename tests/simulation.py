@@ -26,7 +26,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.json_codec import from_json, to_json
 from autoopt.measure.meters import EXECUTED_GRAPH_METER
 from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, WORK
-from autoopt.measure.two_ratios import DETAIL, SHARED_GAIN, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
@@ -44,6 +44,7 @@ from autoopt.spec.search import SearchConfig
 from autoopt.spec.targets import HostSpec
 from autoopt.store import ModelRecord, RunRecord, open_store
 from autoopt.target import Accelerator, Target
+from autoopt.tuning import TIMING
 from autoopt.workers import CallResult, Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
 
@@ -414,5 +415,5 @@ def on_one_thread_for(ratio: Estimate) -> Estimate:
     """The ratio on one thread that lets expect this one on several."""
     if ratio.value >= 1:
         return ratio
-    low, value, high = (limit ** (1 / SHARED_GAIN) for limit in (ratio.low, ratio.value, ratio.high))
+    low, value, high = (limit ** (1 / TIMING.shared_gain) for limit in (ratio.low, ratio.value, ratio.high))
     return Estimate(value, low, high)

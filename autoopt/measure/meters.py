@@ -10,12 +10,9 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import METRICS, Constraint, Kind, numbered_metric
+from autoopt.tuning import TIMING
 
 DataRole: TypeAlias = Literal["evaluation", "latency"]
-SCREENING_WIDTH: Final = 0.1
-"""Relative width of the interval of a ratio that tells which candidates may be the best."""
-SCREENING_REPLICAS: Final = 2
-"""Sessions of each model for that: of two that differ, one is slow for as long as it lives."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +89,8 @@ def screening_settings(settings: MeasurementSettings) -> dict[str, JsonValue]:
     if not settings.is_repeated:
         return {}
     return {
-        "target_width": max(settings.target_width, SCREENING_WIDTH),
-        "replicas": min(settings.replicas, SCREENING_REPLICAS),
+        "target_width": max(settings.target_width, TIMING.screening_width),
+        "replicas": min(settings.replicas, TIMING.screening_replicas),
     }
 
 

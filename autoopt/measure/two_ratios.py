@@ -14,47 +14,24 @@ from dataclasses import dataclass, replace
 from autoopt import json_codec
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import NORMAL, Estimate
+from autoopt.tuning import TIMING
 
 DETAIL = "one_thread"
 """The entry of a measurement's details with both ratios."""
 CONTENTION = "contention"
 """The entry with its contention."""
-DOUBLING = 0.05
-"""Contention for each doubling of the threads that share a core. Beside 16 runnable threads on two cores, ratios of CPU
-times of 0.4 to 0.8 were off by 1 to 25 % of the gain (root of the mean square: 13 %), the same in each measurement."""
-OTHER_LOOP = 0.01
-"""The same on a quiet machine. In 97 runs, ratios of 0.36 to 0.81 differed from those of a plain loop in other
-processes by 0.8 to 3 % of the gain, for each model in one direction; with this error 94 intervals hold the loop's."""
-DIFFERENCE = 0.14
-"""Standard deviation, in logarithms, of the difference between a ratio on several threads and the one that
-`on_several_threads` expects."""
-SHARED_GAIN = 0.75
-"""Share of a gain on one thread, in logarithms, to expect on several. Models of which 2 to 30 microseconds of work fall
-to each operator gain less, because operators that take less time share it out among threads less well. Of 39 ratios
-without other programs on two cores, 35 lie in the intervals that this and `DIFFERENCE` make."""
-OVERHEAD = 0.05
-"""Logarithm of the time of a model whose threads have no core of their own, relative to that on one thread, and its
-error: models of 0.03 ms took 4 to 6 % longer beside seven runnable threads, others up to 9 % beside fourteen."""
 UNIFORM = 12**-0.5
 """Standard deviation of a uniform distribution, relative to its width."""
-COMMON = 0.95
-"""Share of the variance of lasting errors that the candidates of a model have in common. Ratios on one thread of 9 to
-16 candidates of two models, in three runs each at loads of 8 to 20, were off against each other by 1 to 1.8 %."""
-DISTURBANCE = 0.14
-"""Standard deviation, in logarithms, of what other programs add to a ratio of several threads by the clock, beyond its
-interval: a ratio of 1 was measured as 0.84 (0.72 to 0.99) and 0.85 (0.79 to 0.92). It is the same each time, as threads
-that do not get their cores leave the ratio on one: 0.66 and 0.67 beside 18 runnable threads, where without them it was
-0.785, and 0.585 on one thread."""
 
 
 def contention(runnable: float, cores: int) -> float:
     """Estimate the contention beside a number of runnable threads of other programs."""
-    return DOUBLING * math.log2(1 + runnable / cores)
+    return TIMING.doubling * math.log2(1 + runnable / cores)
 
 
 def error_of(ratio: float, contention: float) -> float:
     """Estimate the standard deviation, in logarithms, of the lasting error of a positive ratio."""
-    return math.hypot(OTHER_LOOP, contention) * (1 - min(ratio, 1 / ratio))
+    return math.hypot(TIMING.other_loop, contention) * (1 - min(ratio, 1 / ratio))
 
 
 def on_several_threads(on_one_thread: Estimate) -> Estimate:
@@ -62,7 +39,7 @@ def on_several_threads(on_one_thread: Estimate) -> Estimate:
     if on_one_thread.value >= 1:
         return on_one_thread
     low, value, high = on_one_thread.low, on_one_thread.value, on_one_thread.high
-    return Estimate(value**SHARED_GAIN, low**SHARED_GAIN, high**SHARED_GAIN)
+    return Estimate(value**TIMING.shared_gain, low**TIMING.shared_gain, high**TIMING.shared_gain)
 
 
 @dataclass(frozen=True)
@@ -76,7 +53,7 @@ class TwoRatios:
     """On the threads that were asked for, by the clock."""
     on_one_thread: Estimate
     """By CPU time."""
-    disturbance: float = DISTURBANCE
+    disturbance: float = TIMING.disturbance
     """Error of the first one beyond its interval."""
     contention: float = 0.0
     """Error of the second one because of shared caches."""
@@ -109,7 +86,7 @@ class TwoRatios:
             return self.inverse().expected.inverse()
         ratio = self.on_one_thread
         if self.has_free_cores and self.thread_factor != 1:
-            shorter = math.exp(math.copysign(OVERHEAD, -math.log(self.thread_factor)))
+            shorter = math.exp(math.copysign(TIMING.overhead, -math.log(self.thread_factor)))
             return Estimate(ratio.value * shorter, ratio.low * shorter, ratio.high * shorter)
         if self.is_serial or self.has_free_cores:
             return ratio
@@ -126,12 +103,12 @@ class TwoRatios:
             return UNIFORM * abs(math.log(self.by_clock.value / self.expected.value))
         if self.is_serial:
             return self.contention
-        return math.hypot(DIFFERENCE, self.contention, UNIFORM * math.log(self.thread_factor))
+        return math.hypot(TIMING.difference, self.contention, UNIFORM * math.log(self.thread_factor))
 
     @property
     def middle(self) -> Estimate:
         """The ratio halfway between both, with the errors of the measurements."""
-        overhead = 0.0 if self.thread_factor == 1 else OVERHEAD
+        overhead = 0.0 if self.thread_factor == 1 else TIMING.overhead
         clock, thread = self.by_clock, self.expected.with_log_error(math.hypot(self.contention, overhead))
         value = math.sqrt(clock.value * thread.value)
         error = math.hypot(clock.log_deviation, thread.log_deviation) / 2
@@ -147,7 +124,7 @@ class TwoRatios:
         clock_variance = self.by_clock.log_deviation**2 + self.disturbance**2
         expected = self.expected
         thread_variance = expected.log_deviation**2 + self.difference**2
-        own_variance = thread_variance - COMMON * self.difference**2
+        own_variance = thread_variance - TIMING.common * self.difference**2
         share = own_variance / (clock_variance + own_variance)
         middle = share * math.log(self.by_clock.value) + (1 - share) * math.log(expected.value)
         half_width = NORMAL * (share * math.sqrt(clock_variance) + (1 - share) * math.sqrt(thread_variance))

@@ -6,24 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import NormalDist, fmean, median
 from typing import Final
 
-MIN_NIGHTS: Final = 3
-"""Fewest nights of a level: one or two restless nights are none."""
-PENALTY: Final = 3.0
-"""Price of a level in units of noise x ln(nights)."""
-FEW_NIGHTS: Final = 4.0
-"""The noise is raised by this share of itself per step between nights: few steps may seem calmer than they are. In
-21,000 simulated series of 6 to 30 nights without a change (2 % of normal or Laplace noise), 18 had one of 2 % or more;
-161 with the median of the steps and without this. A drift of 1 % a week was found within eight weeks in 150 of 150
-series with 1 % of noise (150 before), and in 137 with 2 % (141 before)."""
-CALM_SHARE: Final = 0.75
-"""Share of the steps between nights, the smallest ones, that tell the noise: a change of level is not among them."""
-LEAST_NOISE: Final = 0.002
-"""Lowest noise of a series, as a share of its level: exact figures such as sizes have none."""
-CALM_STEP: Final = 0.515
-"""Mean of the absolute value of a standard normal variable over the smallest `CALM_SHARE` of its values."""
+from autoopt.tuning import CHANGES
+
+_NORMAL: Final = NormalDist()
+_BOUND: Final = _NORMAL.inv_cdf((1 + CHANGES.calm_share) / 2)
+CALM_STEP: Final = 2 * (_NORMAL.pdf(0) - _NORMAL.pdf(_BOUND)) / CHANGES.calm_share
+"""Mean of the absolute value of a standard normal variable over the smallest `CHANGES.calm_share` of its values."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +37,12 @@ def change_points(values: Sequence[float]) -> list[ChangePoint]:
     night, the oldest first.
 
     Returns:
-        The changes; empty for fewer than `2 * MIN_NIGHTS` nights.
+        The changes; empty for fewer than `2 * CHANGES.min_nights` nights.
     """
     logs = list(map(math.log, values))
-    if len(logs) < 2 * MIN_NIGHTS:
+    if len(logs) < 2 * CHANGES.min_nights:
         return []
-    price = PENALTY * _noise(logs) * math.log(len(logs))
+    price = CHANGES.penalty * _noise(logs) * math.log(len(logs))
     bounds = [0, *_partition(logs, price), len(logs)]
     levels = [median(logs[begin:end]) for begin, end in pairwise(bounds)]
     points = []
@@ -66,8 +57,8 @@ def _partition(logs: Sequence[float], price: float) -> list[int]:
     # The first level is free: a series without a change pays no price.
     costs = [-price] + [math.inf] * count
     origins = [0] * (count + 1)
-    for end in range(MIN_NIGHTS, count + 1):
-        for begin in range(end - MIN_NIGHTS + 1):
+    for end in range(CHANGES.min_nights, count + 1):
+        for begin in range(end - CHANGES.min_nights + 1):
             cost = costs[begin] + _deviation(logs[begin:end]) + price
             if cost < costs[end]:
                 costs[end], origins[end] = cost, begin
@@ -88,6 +79,6 @@ def _deviation(logs: Sequence[float]) -> float:
 def _noise(logs: Sequence[float]) -> float:
     """Standard deviation of the noise, from the steps between nights, which a change of level hardly touches."""
     steps = sorted(abs(after - before) for before, after in pairwise(logs))
-    calm = steps[: math.ceil(CALM_SHARE * len(steps))]
+    calm = steps[: math.ceil(CHANGES.calm_share * len(steps))]
     deviation = fmean(calm) / CALM_STEP / math.sqrt(2)
-    return max(LEAST_NOISE, deviation * (1 + FEW_NIGHTS / len(steps)))
+    return max(CHANGES.least_noise, deviation * (1 + CHANGES.few_nights / len(steps)))

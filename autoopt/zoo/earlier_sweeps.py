@@ -15,8 +15,9 @@ from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
 from autoopt.spec.zoo import ZooSpec
 from autoopt.store import Store, SweepRecord
+from autoopt.tuning import CHANGES
 from autoopt.zoo.releases import release_histories
-from autoopt.zoo.sweep_comparison import NIGHTS, EarlierEntry
+from autoopt.zoo.sweep_comparison import EarlierEntry
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.zoo_models import ZooItem, free_name, listed
 
@@ -98,7 +99,7 @@ class SweepHistory:
         return accepted
 
     def _good_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
-        """The latest good entries of earlier sweeps by the model's name, newest first; at most `NIGHTS` of each."""
+        """The latest good entries of earlier sweeps by the model's name, newest first; at most some of each."""
         good: dict[Key, list[EarlierEntry]] = {}
         latest: dict[str, list[EarlierEntry]] = {model.name: [] for model in models}
         for record in self._finished(sweep):
@@ -107,8 +108,8 @@ class SweepHistory:
                     good.setdefault(self._key(entry), []).append(EarlierEntry(record.id, entry))
             for model in models:
                 entries = good.get((model.listed, model.called)) or good.get(("", model.name), [])
-                latest[model.name] = entries[:NIGHTS]
-            if all(len(entries) == NIGHTS for entries in latest.values()):
+                latest[model.name] = entries[: CHANGES.usual_nights]
+            if all(len(entries) == CHANGES.usual_nights for entries in latest.values()):
                 break
         return latest
 

@@ -12,8 +12,9 @@ from autoopt.report.words.change import ratio_change
 from autoopt.report.words.formatting import day_text
 from autoopt.results import EntryComparison, MetricChange, SweepEntry
 from autoopt.results.figures import improvement
-from autoopt.zoo.change_points import MIN_NIGHTS, ChangePoint, change_points
-from autoopt.zoo.night_history import RELEVANT, Dated
+from autoopt.tuning import CHANGES
+from autoopt.zoo.change_points import ChangePoint, change_points
+from autoopt.zoo.night_history import Dated
 from autoopt.zoo.sweep_comparison import SAME, differences, ratio_metric, ratio_of
 
 
@@ -38,7 +39,7 @@ def lasting_regression(past: Sequence[Dated], entry: SweepEntry) -> EntryCompari
         return None
     begin = points[-2].index if len(points) > 1 else 0
     before, after = median(ratios[begin:first]), median(ratios[first:])
-    if not _is_reached(ratios[-MIN_NIGHTS:], before, after):
+    if not _is_reached(ratios[-CHANGES.min_nights :], before, after):
         return None
     night, last = comparable[first - 1]
     text = ratio_change(metric, Estimate.exact(points[-1].factor))
@@ -74,7 +75,7 @@ def _is_comparable(dated: Dated, now: SweepEntry, metric: str) -> bool:
 
 def _is_worse(metric: str, change: ChangePoint) -> bool:
     better = improvement(metric, Estimate.exact(change.factor)).value
-    return better < 1 and abs(math.log(better)) >= math.log1p(RELEVANT)
+    return better < 1 and abs(math.log(better)) >= math.log1p(CHANGES.relevant)
 
 
 def _is_reached(newest: Sequence[float], before: float, after: float) -> bool:

@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import geometric_mean, median
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.figures import first_objective, improvement, is_quality
 from autoopt.results.sweep import OK, REGRESSIONS
+from autoopt.tuning import CHANGES
 from autoopt.zoo.change_points import change_points
 from autoopt.zoo.sweep_comparison import gain_of, ratio_of
-
-RELEVANT: Final = 0.02
-"""Smallest lasting change that is reported, as a share of the level."""
-MIN_SWITCHES: Final = 2
-"""A model that stops and starts working so often is flaky."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +217,7 @@ def _changes(what: str, nights: Sequence[ModelNight], goal: Direction) -> list[L
     for point in change_points([value for _, value in measured]):
         night = measured[point.index][0]
         worse = (point.factor > 1) == (goal == "minimize")
-        if abs(math.log(point.factor)) >= math.log1p(RELEVANT):
+        if abs(math.log(point.factor)) >= math.log1p(CHANGES.relevant):
             changes.append(LastingChange(what, night.sweep, night.time, point.factor, worse))
     return changes
 
@@ -230,7 +226,7 @@ def _flaky_reason(nights: Sequence[ModelNight]) -> str:
     """The reason why a model is flaky: it works on some nights and fails on others, more than once."""
     works = [night.status == OK for night in nights]
     switches = sum(before != after for before, after in pairwise(works))
-    if switches < MIN_SWITCHES:
+    if switches < CHANGES.min_switches:
         return ""
     return f"failed on {works.count(False)} of {len(works)} nights, in between it worked"
 

@@ -11,14 +11,10 @@ from autoopt.metrics import METRICS, Estimate, headline_metrics, is_ratio_metric
 from autoopt.results import EntryComparison, MetricChange, RunResult, SweepEntry, comparison
 from autoopt.results.figures import first_objective, improvement, kind
 from autoopt.results.sweep import MISSING, OK
+from autoopt.tuning import CHANGES
 
-DRIFT: Final = 0.25
-"""Relative deviation of the source's own latency from earlier nights that counts as a change. It is large because a
-machine has good and bad nights, and only ratios are paired."""
 SAME: Final = "same"
 """Verdict on a model without a change."""
-NIGHTS: Final = 7
-"""Number of earlier nights that define the usual range."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,9 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 def _nights_with_source(earlier: Sequence[EarlierEntry], source: str) -> list[RunResult]:
     """The results of the last nights that ran the same source model."""
     nights = [one.entry.result for one in earlier if not one.release]
-    return [night for night in nights[:NIGHTS] if night is not None and night.baseline.artifact == source]
+    return [
+        night for night in nights[: CHANGES.usual_nights] if night is not None and night.baseline.artifact == source
+    ]
 
 
 def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricChange]:
@@ -124,8 +122,8 @@ def _source_changes(metric: str, result: RunResult, nights: Sequence[RunResult])
     before = [estimate for night in nights if (estimate := _source_estimate(night, metric)) is not None]
     if now is None or not before:
         return []
-    low = min(estimate.low for estimate in before) / (1 + DRIFT)
-    high = max(estimate.high for estimate in before) * (1 + DRIFT)
+    low = min(estimate.low for estimate in before) / (1 + CHANGES.drift)
+    high = max(estimate.high for estimate in before) * (1 + CHANGES.drift)
     if low <= now.high and now.low <= high:
         return []
     increased = now.low > high

@@ -13,9 +13,10 @@ from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence, judge_again, pooled_value, pooled_values
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.rounds import Rounds
-from autoopt.measure.two_ratios import CONTENTION, DETAIL, DISTURBANCE, TwoRatios, error_of
+from autoopt.measure.two_ratios import CONTENTION, DETAIL, TwoRatios, error_of
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
+from autoopt.tuning import TIMING
 
 LATENCY = Objective("latency_p50", "minimize")
 THROUGHPUT = Objective("throughput", "maximize")
@@ -153,7 +154,7 @@ def test_rounds_on_several_threads_beside_other_programs_do_not_average_their_er
     busy = Evidence(evidence.rounds)
     busy.rounds.records[key] = records
     estimate = busy.estimate(key, "latency_p50")
-    assert math.log(estimate.high / estimate.low) / 2 == pytest.approx(1.96 * DISTURBANCE, rel=0.2)
+    assert math.log(estimate.high / estimate.low) / 2 == pytest.approx(1.96 * TIMING.disturbance, rel=0.2)
     assert busy.is_exhausted(key, "latency_p50")
 
 

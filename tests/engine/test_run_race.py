@@ -14,13 +14,13 @@ from simulation import SOURCE, Model, Simulation, faster
 
 from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence
-from autoopt.engine.run.race import BUSY_FACTOR, EXTENSION, FEWEST_ROUNDS, Race, measure_repeatedly, round_settings
+from autoopt.engine.run.race import Race, measure_repeatedly, round_settings
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult
+from autoopt.tuning import RACE, TIMING
 from autoopt.workers import CallResult
 from autoopt.workers.quarantine import Subject
 
@@ -84,7 +84,7 @@ def test_only_candidates_that_may_win_are_measured_again(tmp_path: Path) -> None
     rounds = joint(simulation)[4:]  # after the baseline and three trials
     assert rounds[0] == ["identity_elimination", "remove_unused"]
     assert all("name_fix" not in models for models in rounds)
-    assert FEWEST_ROUNDS <= len(rounds) <= EXTENSION * 5
+    assert RACE.fewest_rounds <= len(rounds) <= RACE.extension * 5
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -115,7 +115,7 @@ def test_where_no_candidate_promises_a_gain_the_source_is_the_answer(tmp_path: P
     result = finish(simulation.session())
     assert result.best.is_source
     assert result.undecided == ""
-    assert len(joint(simulation)) < 4 + EXTENSION * 5
+    assert len(joint(simulation)) < 4 + RACE.extension * 5
 
 
 def test_a_gain_that_a_wide_range_leaves_open_is_undecided(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_rivals_are_measured_alone_if_one_of_them_ends_the_joint_measurement(tmp
     simulation.pool.call = fails_together  # type: ignore[method-assign]
     result = finish(simulation.session())
     assert result.best.chain in ("fold", "clean")
-    assert result.best.measured.rounds >= FEWEST_ROUNDS
+    assert result.best.measured.rounds >= RACE.fewest_rounds
 
 
 def test_without_rounds_the_trials_decide(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_race_ends_where_no_repetition_helps(tmp_path: Path) -> None:
     simulation.pool.on_one_thread = True
     result = finish(simulation.session())
     rounds = joint(simulation)[4:]  # after the baseline and three trials
-    assert FEWEST_ROUNDS <= len(rounds) < 5
+    assert RACE.fewest_rounds <= len(rounds) < 5
     assert result.undecided
 
 
@@ -273,7 +273,7 @@ def test_one_candidate_is_measured_until_its_ratio_is_known(tmp_path: Path) -> N
     simulation = simulate(tmp_path, (0.5, 0.8, 0.9))
     ctx = simulation.context()
     evidence = measure_repeatedly(ctx, simulation.candidate, "tonight")
-    assert evidence.rounds_of(simulation.candidate.key) == FEWEST_ROUNDS
+    assert evidence.rounds_of(simulation.candidate.key) == RACE.fewest_rounds
     simulation.pool.noise = Noise(spread=0.3)
     noisy = measure_repeatedly(ctx, simulation.candidate, "another night")
     assert noisy.rounds_of(simulation.candidate.key) == 5
@@ -292,11 +292,11 @@ def test_each_round_has_a_seed_of_its_own_and_time_for_every_model(tmp_path: Pat
     records = [replace(record, details={**record.details, **on_one_thread}) for record in evidence.records(key)]
     evidence.rounds.records[key] = records
     evidence = Evidence(evidence.rounds)
-    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(BUSY_FACTOR * 8.0)
+    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(RACE.busy_factor * 8.0)
     assert round_settings(evidence, candidates, 0, is_certain=True)["seconds"] == pytest.approx(8.0)
 
 
-@pytest.mark.parametrize(("setting", "expected"), [(0.04, SCREENING_WIDTH), (0.2, 0.2)])
+@pytest.mark.parametrize(("setting", "expected"), [(0.04, TIMING.screening_width), (0.2, 0.2)])
 def test_a_round_is_as_brief_as_a_first_look(tmp_path: Path, setting: float, expected: float) -> None:
     simulation = simulate(tmp_path, (1.0, 1.0, 1.0), measurement={"target_width": setting})
     evidence = measure_repeatedly(simulation.context(), simulation.candidate)
@@ -323,7 +323,7 @@ def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Pat
     result = finish(simulation.session())
     assert interrupted
     assert joint(simulation)[: len(measured)] == measured
-    assert len(joint(simulation)) - len(measured) < EXTENSION * 5
+    assert len(joint(simulation)) - len(measured) < RACE.extension * 5
     assert result.best.measured.rounds == sum(PASSES[result.best.chain] in models for models in joint(simulation))
 
 
@@ -343,7 +343,7 @@ def test_a_candidate_that_crashes_when_measured_again_does_not_win_and_takes_no_
     simulation.pool.call = crashes_again  # type: ignore[method-assign]
     result = finish(simulation.session())
     assert result.best.chain in ("fold", "clean")
-    assert result.best.measured.rounds >= FEWEST_ROUNDS
+    assert result.best.measured.rounds >= RACE.fewest_rounds
     assert simulation.resources.quarantine.any
     for trial in simulation.store.trials.all(result.run):
         assert simulation.resources.quarantine.reason(Subject.model(trial.candidate.artifact)) is None
@@ -356,7 +356,7 @@ def test_a_slower_model_is_measured_no_more_than_needed_where_the_source_breaks_
         simulation.pool.passes[name] = faster(ratio, size=500.0)
     result = finish(simulation.session())
     assert result.best.chain == "fold"
-    assert len(joint(simulation)) == 4 + FEWEST_ROUNDS
+    assert len(joint(simulation)) == 4 + RACE.fewest_rounds
 
 
 def test_rivals_that_will_not_be_known_better_are_not_measured_again(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_rivals_that_will_not_be_known_better_are_not_measured_again(tmp_path: P
     simulation.pool.on_one_thread = True
     finish(simulation.session())
     rounds = joint(simulation)[4:]  # after the baseline and three trials
-    assert rounds == FEWEST_ROUNDS * [["identity_elimination"]]
+    assert rounds == RACE.fewest_rounds * [["identity_elimination"]]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -21,8 +21,6 @@ from autoopt.measure.latency import busy as module
 from autoopt.measure.latency import meter, timing
 from autoopt.measure.latency.busy import (
     CLOCK_SHARE,
-    LONGEST,
-    LOOK_DISTURBANCE,
     OtherPrograms,
     after_a_look,
     both_ratios,
@@ -36,12 +34,13 @@ from autoopt.measure.latency.load import Load, QuietWait, core_count
 from autoopt.measure.latency.prepare import prepare
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import make_session
 from autoopt.target import Target
+from autoopt.tuning import TIMING
 
 allowed = pytest.mark.skipif(not can_go_first(), reason="needs real-time priority")
 
@@ -90,9 +89,9 @@ def test_the_calling_thread_and_those_of_the_runtime_have_it_while_it_lasts(requ
     with others.behind_this_thread():
         assert os.sched_getscheduler(0) == os.SCHED_FIFO
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
-    others.keep_if_long(LONGEST)
+    others.keep_if_long(TIMING.longest_with_precedence)
     assert others.give_way
-    others.keep_if_long(2 * LONGEST)
+    others.keep_if_long(2 * TIMING.longest_with_precedence)
     assert not others.give_way
     assert set(policies()) == {os.SCHED_OTHER}
     del session
@@ -248,7 +247,7 @@ def test_beside_other_programs_the_clock_gets_less_time() -> None:
     request = on_threads(2)
     shorter = clock_settings(request, busy=True)
     assert shorter.seconds == CLOCK_SHARE * request.settings.seconds
-    assert shorter.target_width == width_beside(DISTURBANCE)
+    assert shorter.target_width == width_beside(TIMING.disturbance)
     assert clock_settings(request, busy=False) == request.settings
     assert clock_settings(on_threads(1), busy=True) == request.settings
 
@@ -281,7 +280,7 @@ def test_only_large_operators_wake_helper_threads(tmp_path: Path, width: int, *,
     assert not is_serial(subject_of, model, timed)
 
 
-@pytest.mark.parametrize(("load", "error"), [(BUSY, LOOK_DISTURBANCE), (QUIET, 0.0)])
+@pytest.mark.parametrize(("load", "error"), [(BUSY, TIMING.look_disturbance), (QUIET, 0.0)])
 def test_the_ratio_of_a_hopeless_candidate_shows_what_other_programs_add(load: Load, error: float) -> None:
     by_clock = Estimate(2.0, 1.9, 2.1)
     changed = after_a_look(on_threads(2), by_clock, stopped="hopeless", load=load)
@@ -292,7 +291,7 @@ def test_the_ratio_of_a_hopeless_candidate_shows_what_other_programs_add(load: L
 
 def test_without_a_load_the_clock_is_as_certain_as_its_interval_says() -> None:
     by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
-    for load, disturbance in ((QUIET, 0.0), (BUSY, DISTURBANCE)):
+    for load, disturbance in ((QUIET, 0.0), (BUSY, TIMING.disturbance)):
         both = both_ratios(on_threads(2), by_clock, on_one_thread, is_serial=False, load=load)
         assert (both.by_clock, both.on_one_thread, both.disturbance) == (by_clock, on_one_thread, disturbance)
 

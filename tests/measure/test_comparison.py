@@ -7,9 +7,10 @@ import pytest
 from fake_machine import Machine
 from measure_helpers import compared, measured
 
-from autoopt.measure.latency.estimate import BEYOND, Comparison, shared_variance
+from autoopt.measure.latency.estimate import Comparison, shared_variance
 from autoopt.measure.latency.pairs import Pair
 from autoopt.measure.latency.subjects import Subject
+from autoopt.tuning import TIMING
 
 
 def comparison_of(pairs: list[Pair], replicas: int = 8) -> Comparison:
@@ -47,7 +48,15 @@ def test_intervals_cover_one_for_equal_models_whose_sessions_differ() -> None:
     assert covered >= 54
 
 
-@pytest.mark.parametrize(("replicas", "beyond"), [(8, BEYOND), (4, BEYOND), (2, 2 * BEYOND), (1, 8**0.5 * BEYOND)])
+@pytest.mark.parametrize(
+    ("replicas", "beyond"),
+    [
+        (8, TIMING.beyond_processes),
+        (4, TIMING.beyond_processes),
+        (2, 2 * TIMING.beyond_processes),
+        (1, 8**0.5 * TIMING.beyond_processes),
+    ],
+)
 def test_equal_pairs_leave_the_difference_between_processes(replicas: int, beyond: float) -> None:
     pairs = [Pair(number % replicas, 0.5) for number in range(4 * replicas)]
     estimate = comparison_of(pairs, replicas).estimate()

@@ -14,12 +14,13 @@ from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.latency import meter, prepare
 from autoopt.measure.latency.prepare import on_cores, subject_of
-from autoopt.measure.latency.reply import PACE, is_slow, pace_of
+from autoopt.measure.latency.reply import is_slow, pace_of
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
+from autoopt.tuning import TIMING
 
 
 def request_with(source_ms: float | None) -> MeasureRequest:
@@ -33,8 +34,8 @@ def test_the_pace_is_relative_to_earlier_measurements() -> None:
 
 
 def test_a_machine_is_slow_beyond_its_usual_pace() -> None:
-    assert is_slow(1 + 1.01 * PACE)
-    assert not is_slow(1 + 0.99 * PACE)
+    assert is_slow(1 + 1.01 * TIMING.steady_pace)
+    assert not is_slow(1 + 0.99 * TIMING.steady_pace)
     assert not is_slow(None)
 
 

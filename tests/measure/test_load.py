@@ -8,10 +8,11 @@ import os
 import pytest
 
 from autoopt.measure.latency import load as load_module
-from autoopt.measure.latency.load import BUSY, Load, QuietWait, Reading, core_count, describe, thread_count
+from autoopt.measure.latency.load import Load, QuietWait, Reading, core_count, describe, thread_count
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.target import Target
+from autoopt.tuning import TIMING
 
 
 def test_the_load_of_others_is_all_work_less_our_own() -> None:
@@ -35,7 +36,7 @@ def test_work_on_other_cores_shares_only_caches() -> None:
 
 
 def test_only_a_busy_machine_has_contention() -> None:
-    assert Load(BUSY, runnable=9.0).contention == 0
+    assert Load(TIMING.busy_load, runnable=9.0).contention == 0
     assert Load(None, runnable=9.0).contention == 0
     assert 0 < Load(2.0, runnable=2.0).contention < Load(2.0, runnable=9.0).contention
 
@@ -52,7 +53,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 
 def test_waiting_ends_when_the_machine_is_quiet(load: list[float | None]) -> None:
-    load += [3.0, 1.0, BUSY, 9.0]
+    load += [3.0, 1.0, TIMING.busy_load, 9.0]
     assert QuietWait().wait(1000.0)["quiet"] is True
     assert load == [9.0]
 
@@ -70,7 +71,7 @@ def test_waits_become_shorter_on_a_machine_that_is_always_busy(load: list[float 
     seconds = [wait.wait(16.0)["waited"] for _ in range(5)]
     assert seconds == sorted(seconds, reverse=True)
     assert seconds[4] < seconds[0] / 4
-    load[:] = [BUSY]
+    load[:] = [TIMING.busy_load]
     assert wait.wait(16.0)["quiet"] is True
     assert wait.in_vain == 0
 

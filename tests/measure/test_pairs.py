@@ -8,9 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.measure.latency.pairs import (
-    DISTURBED,
-    SLOW,
-    SWITCH,
     Pair,
     disturbance,
     disturbed_share,
@@ -18,6 +15,7 @@ from autoopt.measure.latency.pairs import (
     select_pairs,
 )
 from autoopt.measure.latency.timer import Block
+from autoopt.tuning import TIMING
 
 TIMES = st.floats(0.5, 2.0)
 PAIRS = st.lists(st.builds(Pair, st.integers(0, 5), TIMES, TIMES, st.floats(0, 0.2)), min_size=1, max_size=60)
@@ -56,7 +54,7 @@ def test_undisturbed_pairs_all_count() -> None:
 
 
 def test_what_others_cost_disturbs_a_pair_in_proportion() -> None:
-    pairs = [*quiet(5, replicas=1), Pair(0, 1.0, 1.0, 2 * DISTURBED)]
+    pairs = [*quiet(5, replicas=1), Pair(0, 1.0, 1.0, 2 * TIMING.disturbed)]
     assert disturbance(pairs)[-1] == pytest.approx(2)
     assert len(pairs) - 1 not in select_pairs(pairs)
 
@@ -70,7 +68,7 @@ def block(*, milliseconds: float, preempted: float, switches: int, core_times: b
 
 def test_on_the_core_each_preemption_costs_the_caches() -> None:
     once = block(milliseconds=1.0, preempted=0.8, switches=1, core_times=True)
-    assert disturbed_share(once, on_core=True) == pytest.approx(SWITCH / 1e6)
+    assert disturbed_share(once, on_core=True) == pytest.approx(TIMING.switch_ns / 1e6)
     assert preempted_share(once, on_core=True) == 0.0
     host = block(milliseconds=1.0, preempted=0.8, switches=0, core_times=True)
     assert disturbed_share(host, on_core=True) == 0.0
@@ -83,7 +81,7 @@ def test_by_the_clock_the_preempted_time_disturbs() -> None:
 
 def test_a_preemption_is_in_the_times_of_many_short_calls_but_not_in_their_median() -> None:
     once = block(milliseconds=5.0, preempted=0.5, switches=1, core_times=False)
-    assert disturbed_share(once, on_core=True) <= DISTURBED
+    assert disturbed_share(once, on_core=True) <= TIMING.disturbed
     assert preempted_share(once, on_core=True) == 0.5
 
 
@@ -95,7 +93,7 @@ def test_a_pair_is_as_disturbed_as_the_worse_of_its_blocks() -> None:
 @pytest.mark.parametrize("side", ["candidate", "source"])
 def test_a_slow_block_of_either_model_disturbs_a_pair(side: str) -> None:
     pairs = [Pair(0, 1.0, 1.0)] * 9
-    pairs.append(pairs[0]._replace(**{side: 1 + 3 * SLOW}))
+    pairs.append(pairs[0]._replace(**{side: 1 + 3 * TIMING.slow_block}))
     assert disturbance(pairs)[-1] == pytest.approx(3)
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoopt.measure.intervals.pooling import SCALES, USUAL, WIDE, Observation, Pooled, observation, pool
-from autoopt.measure.two_ratios import COMMON
+from autoopt.measure.intervals.pooling import SCALES, Observation, Pooled, observation, pool
 from autoopt.metrics import Estimate
+from autoopt.tuning import TIMING
 
 RATIOS = st.floats(0.2, 3.0)
 OBSERVATIONS = st.lists(
@@ -200,7 +200,7 @@ def coverage(scales: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 
 def test_intervals_cover_the_truth_at_their_rate_for_scales_from_the_prior() -> None:
-    weights = np.array([scale / (1 + (scale / USUAL) ** 2) for scale in SCALES])
+    weights = np.array([scale / (1 + (scale / TIMING.usual_scale) ** 2) for scale in SCALES])
     drawn = np.random.default_rng(2).choice(SCALES, (100, 2), p=weights / weights.sum())
     ratios, contrasts = coverage([(float(together), float(own)) for together, own in drawn])
     assert 0.91 <= ratios <= 0.985
@@ -248,17 +248,21 @@ def test_means_are_those_of_the_model_averaged_over_the_grid() -> None:
     shared = np.array([one.shared_variance for one in seen])
     bias = np.array([one.bias for one in seen])
     of_one = np.array([[one.candidate == other.candidate for other in seen] for one in seen])
-    biases = COMMON * np.minimum.outer(bias, bias) ** 2 + (1 - COMMON) * np.outer(bias, bias) * of_one
+    biases = TIMING.common * np.minimum.outer(bias, bias) ** 2 + (1 - TIMING.common) * np.outer(bias, bias) * of_one
     fixed = same * np.sqrt(np.outer(shared, shared)) + biases
-    prior = WIDE**2 * design @ design.T
+    prior = TIMING.wide_prior**2 * design @ design.T
     scores, means = [], []
     for together in SCALES:
         for own in SCALES:
             errors = [one.deviation**2 - one.shared_variance + own**2 for one in seen]
             covariance = prior + np.diag(errors) + fixed + same * together**2
             density = multivariate_normal(np.full(len(seen), logs.mean()), covariance).logpdf(logs)
-            scores.append(density + sum(math.log(s) - math.log1p((s / USUAL) ** 2) for s in (together, own)))
-            means.append(logs.mean() + WIDE**2 * design.T @ np.linalg.solve(covariance, logs - logs.mean()))
+            scores.append(
+                density + sum(math.log(s) - math.log1p((s / TIMING.usual_scale) ** 2) for s in (together, own))
+            )
+            means.append(
+                logs.mean() + TIMING.wide_prior**2 * design.T @ np.linalg.solve(covariance, logs - logs.mean())
+            )
     weights = np.exp(np.array(scores) - max(scores))
     expected = weights / weights.sum() @ np.array(means)
     assert pool(seen).means == pytest.approx(expected, rel=1e-6)

@@ -8,8 +8,9 @@ import pytest
 from children import HANG_SECONDS
 
 from autoopt.measure.latency import throughput
-from autoopt.measure.latency.throughput import ROUNDS, compare_throughput, inference_rate
+from autoopt.measure.latency.throughput import compare_throughput, inference_rate
 from autoopt.measure.settings import ThroughputCase
+from autoopt.tuning import TIMING
 
 
 def test_all_threads_run_at_the_same_time() -> None:
@@ -52,12 +53,12 @@ def test_items_per_second_follow_from_the_batch(rates: list[object]) -> None:
     assert result.candidate.value == pytest.approx(400)
     assert result.source.value == pytest.approx(200)
     assert result.ratio.value == pytest.approx(2.0)
-    assert len(rates) == 2 * ROUNDS
+    assert len(rates) == 2 * TIMING.throughput_rounds
 
 
 def test_sessions_take_turns(rates: list[object]) -> None:
     compare_throughput([1.0, 2.0], [], ThroughputCase(1, 1), seconds=1.0)  # type: ignore[list-item]
-    assert rates == [1.0, 2.0] * (ROUNDS // 2)
+    assert rates == [1.0, 2.0] * (TIMING.throughput_rounds // 2)
 
 
 def test_without_a_source_there_is_no_ratio(rates: list[object]) -> None:
@@ -72,4 +73,4 @@ def test_the_order_of_a_round_is_random_but_seeded(rates: list[object]) -> None:
     rates.clear()
     compare_throughput([1.0], [2.0], ThroughputCase(1, 1), seconds=1.0, seed=3)  # type: ignore[list-item]
     assert rates == first
-    assert first not in ([1.0, 2.0] * ROUNDS, [2.0, 1.0] * ROUNDS)
+    assert first not in ([1.0, 2.0] * TIMING.throughput_rounds, [2.0, 1.0] * TIMING.throughput_rounds)

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.measure.latency import timer
-from autoopt.measure.latency.timer import MANY_CALLS, BlockTimes, ThreadUsage, outliers, time_block, warm_up
+from autoopt.measure.latency.timer import BlockTimes, ThreadUsage, outliers, time_block, warm_up
+from autoopt.tuning import TIMING
 
 
 def test_a_block_times_its_calls_but_not_the_lead_in(machine: Machine) -> None:
@@ -57,10 +58,10 @@ def test_a_block_reports_that_the_thread_waited(machine: Machine) -> None:
 
 def test_many_short_calls_are_timed_by_the_clock_alone(machine: Machine) -> None:
     call = machine.occasionally(0.01, lambda: machine.preempt(4.0), every=50)(0)
-    block = time_block(call, count=MANY_CALLS + 1, lead_in=0)
+    block = time_block(call, count=TIMING.many_calls + 1, lead_in=0)
     assert not block.has_core_times
     assert block.on_core.max() == pytest.approx(4.01e6)
-    assert time_block(call, count=MANY_CALLS, lead_in=0).has_core_times
+    assert time_block(call, count=TIMING.many_calls, lead_in=0).has_core_times
 
 
 def test_a_system_that_cannot_tell_waiting_from_working_has_no_time_on_the_core(

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt import json_codec
-from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, SHARED_GAIN, TwoRatios, on_several_threads
+from autoopt.measure.two_ratios import DETAIL, TwoRatios, on_several_threads
 from autoopt.metrics import Estimate
+from autoopt.tuning import TIMING
 
 
 def estimate(value: float, half_width: float) -> Estimate:
@@ -29,7 +30,10 @@ def test_the_combined_ratio_lies_between_both_and_is_no_wider(
     combined = both.combined()
     expected = on_several_threads(both.on_one_thread).value
     assert min(clock, expected) * 0.999 <= combined.value <= max(clock, expected) * 1.001
-    by_clock, on_one_thread = math.hypot(clock_width, 1.96 * DISTURBANCE), math.hypot(thread_width, 1.96 * DIFFERENCE)
+    by_clock, on_one_thread = (
+        math.hypot(clock_width, 1.96 * TIMING.disturbance),
+        math.hypot(thread_width, 1.96 * TIMING.difference),
+    )
     assert half_width(combined) <= max(by_clock, on_one_thread) * 1.001
 
 
@@ -37,14 +41,14 @@ def test_the_more_precise_ratio_counts_more() -> None:
     unsure_thread = TwoRatios(estimate(0.5, 0.02), estimate(0.8, 1.5)).combined()
     assert unsure_thread.value == pytest.approx(0.5, rel=0.05)
     unsure_clock = TwoRatios(estimate(0.5, 1.5), estimate(0.8, 0.02)).combined()
-    assert unsure_clock.value == pytest.approx(0.8**SHARED_GAIN, rel=0.02)
-    assert half_width(unsure_clock) == pytest.approx(1.96 * DIFFERENCE, rel=0.05)
+    assert unsure_clock.value == pytest.approx(0.8**TIMING.shared_gain, rel=0.02)
+    assert half_width(unsure_clock) == pytest.approx(1.96 * TIMING.difference, rel=0.05)
 
 
 def test_candidates_that_differ_on_one_thread_differ_by_about_that_however_noisy_the_clock_is() -> None:
     faster = TwoRatios(estimate(0.57, 0.1), estimate(0.5, 0.02)).combined()
     slower = TwoRatios(estimate(0.53, 0.1), estimate(0.55, 0.02)).combined()
-    assert slower.value / faster.value == pytest.approx(1.1**SHARED_GAIN, abs=0.03)
+    assert slower.value / faster.value == pytest.approx(1.1**TIMING.shared_gain, abs=0.03)
     assert half_width(faster) > 1.9 * 0.07  # the difference from several threads is still in the ratio to the source
 
 

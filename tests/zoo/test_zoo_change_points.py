@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nights_cases import noisy
 
-from autoopt.zoo.change_points import MIN_NIGHTS, change_points
+from autoopt.tuning import CHANGES
+from autoopt.zoo.change_points import change_points
 
 
 @pytest.mark.parametrize("noise", ["normal", "laplace"])
@@ -60,6 +61,6 @@ def test_levels_are_long_enough_and_do_not_depend_on_the_unit(series: list[float
     points = change_points(series)
     bounds = [0, *(point.index for point in points), len(series)]
     if points:
-        assert min(end - begin for begin, end in pairwise(bounds)) >= MIN_NIGHTS
-    if len(series) < 2 * MIN_NIGHTS:
+        assert min(end - begin for begin, end in pairwise(bounds)) >= CHANGES.min_nights
+    if len(series) < 2 * CHANGES.min_nights:
         assert not points

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from autoopt.engine.run.parts import RunPart
 from autoopt.engine.run.select import UNVERIFIED
@@ -15,9 +14,7 @@ from autoopt.model.model_set import ModelSet, Part
 from autoopt.problem.resources import Resources
 from autoopt.results import ModelResult
 from autoopt.store import Store
-
-FALLBACKS: Final = 4
-"""Most models of a part that are tried in the set."""
+from autoopt.tuning import RACE
 
 
 @dataclass
@@ -43,7 +40,7 @@ class SetPart(RunPart):
         rest = [model for model in self.searched.front if model.candidate.key != best.candidate.key]
         rest = [model for model in rest if self._gain(model) > 0 and UNVERIFIED not in model.flags]
         rest.sort(key=self._gain, reverse=True)
-        return [best, *rest][:FALLBACKS]
+        return [best, *rest][: RACE.fallbacks]
 
     def _gain(self, model: ModelResult) -> float:
         """The relative gain in the objective; negative for a loss, 0 if nothing was compared."""

@@ -30,9 +30,8 @@ from autoopt.results import Note, NoteKind
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.store import ModelRecord, RunRecord
+from autoopt.tuning import RACE
 
-SEARCH_SHARE: Final = 0.7
-"""Share of the run's minutes for the searches; the rest is for measuring the whole set."""
 SHARES: Final = "shares"
 """The entry of a run's settings with the share of the time that each model takes."""
 
@@ -172,7 +171,7 @@ def _part_search(request: RunRequest, spec: DagSpec, weight: float) -> dict[str,
     minutes = request.search.get("minutes", spec.search.minutes)
     if not minutes:
         return dict(request.search)
-    return {**request.search, "minutes": round(minutes * SEARCH_SHARE * weight, 3)}
+    return {**request.search, "minutes": round(minutes * RACE.set_search_share * weight, 3)}
 
 
 def _whole(

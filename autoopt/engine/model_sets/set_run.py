@@ -31,10 +31,9 @@ from autoopt.report.words.verdict import gains
 from autoopt.results import Baseline, ModelResult, Note, NoteKind, PartResult, RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.store.finished import result_of
+from autoopt.tuning import RACE
 
 NONE_MEETS: Final = "no set of models meets the constraints"
-JOINT_SECONDS: Final = 60.0
-"""Least time for measuring the whole set."""
 
 
 @dataclass
@@ -75,7 +74,7 @@ class ModelSetRun(RunOfParts[SetPart]):
             self._package.update(part.open_session.ctx, part.searched, always=True)
         observer.on_phase("measuring the models together")
         attempt = self.whole.attempt
-        return self._choose(self.whole.until(max(attempt.deadline, attempt.clock() + JOINT_SECONDS)))
+        return self._choose(self.whole.until(max(attempt.deadline, attempt.clock() + RACE.joint_seconds)))
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Write the best set as a package to `out`; the returned result has its path."""

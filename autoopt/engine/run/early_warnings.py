@@ -22,13 +22,10 @@ from autoopt.problem.reading import first_call
 from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.report.words.failures import plain_reason
 from autoopt.results import Note, NoteKind
+from autoopt.tuning import RACE
 from autoopt.workers import gated_call
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
-CHECK_SHARE: Final = 0.15
-"""Share of the run's time after which the check of a slow model is given up."""
-CHECK_SECONDS: Final = 5.0
-"""Time for the check of a short run, up to half of the run's: small models need it on a busy machine."""
 
 
 def without_labels() -> str:
@@ -97,7 +94,9 @@ def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
         CHECK_SOURCE,
         dict(payload),
         subject=lambda: problem.source.artifact,
-        limit=min(problem.limits.measure_seconds, max(CHECK_SHARE * remaining, min(CHECK_SECONDS, remaining / 2))),
+        limit=min(
+            problem.limits.measure_seconds, max(RACE.check_share * remaining, min(RACE.check_seconds, remaining / 2))
+        ),
         call=gated_call,
     )
     if not result.outcome.good or result.value is None:

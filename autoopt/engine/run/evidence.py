@@ -13,7 +13,7 @@ from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, WORK
-from autoopt.measure.two_ratios import COMMON, CONTENTION, TwoRatios, error_of
+from autoopt.measure.two_ratios import CONTENTION, TwoRatios, error_of
 from autoopt.metrics import (
     FIRST_TOKEN,
     MEDIAN_LATENCY,
@@ -27,26 +27,12 @@ from autoopt.metrics import (
 from autoopt.model.candidate import Candidate
 from autoopt.problem.problem import Goal
 from autoopt.store import EvaluationRecord
+from autoopt.tuning import RACE, TIMING
 
 if TYPE_CHECKING:
     import numpy as np
 
     from autoopt.measure.intervals.pooling import Observation, Pooled
-
-HALF_WIDTH = 0.03
-"""Relative half-width of an interval that is narrow enough."""
-GAIN_SHARE = 0.1
-"""The same relative to the gain, in logarithms, where it is certain: a ratio of 0.5 known to 7 %, or one of 0.25 known
-to 14 %, needs no more rounds."""
-FLOOR_FACTOR = 1.1
-"""The same for measurements on one thread too, relative to the error that no repetition reduces."""
-PACE_SHARE = 0.3
-"""Share of the changes of the source's time that its ratio to a candidate shows. Where the host slowed a source by 20
-to 60 %, ratios of quantized models moved by 0 to 30 %."""
-
-HEAP_MS = 1e-4
-"""Standard deviation of what the state of the heap changes in an inference, in ms: one of 12.5 microseconds took 11.8
-to 12.9, depending on other open sessions."""
 
 
 @dataclass
@@ -154,11 +140,9 @@ class Evidence:
 
     def _beyond(self, metric: str) -> float:
         """Half-width, in logarithms, of the differences between this process and the user's."""
-        from autoopt.measure.intervals.pooling import BEYOND  # imports numpy
-
         if metric not in PER_INFERENCE or MEDIAN_LATENCY not in self.baseline:
-            return BEYOND
-        return math.hypot(BEYOND, NORMAL * HEAP_MS / self.baseline[MEDIAN_LATENCY].value)
+            return TIMING.beyond_processes
+        return math.hypot(TIMING.beyond_processes, NORMAL * RACE.heap_ms / self.baseline[MEDIAN_LATENCY].value)
 
     def subject(self, candidate: str) -> str:
         """The name under which measurements count together: that of the runtime's work or graph, if it is known."""
@@ -179,8 +163,8 @@ class Evidence:
         estimate = self.estimate(candidate, metric)
         floor = 0.0
         if on_this_machine:
-            floor = FLOOR_FACTOR * NORMAL * self.lasting_error(candidate, metric)
-        half_width = max(HALF_WIDTH, floor, gain_share * abs(math.log(estimate.value)))
+            floor = RACE.floor_factor * NORMAL * self.lasting_error(candidate, metric)
+        half_width = max(RACE.half_width, floor, gain_share * abs(math.log(estimate.value)))
         return estimate.high - estimate.low <= 2 * half_width * estimate.value
 
     def foreseen_change(self, candidate: str, other: str, objective: Objective, rounds: int) -> float:
@@ -190,7 +174,7 @@ class Evidence:
         """
         difference = self.losses(candidate, objective) - self.losses(other, objective)
         mine, others = (self.lasting_error(key, objective.metric) for key in (candidate, other))
-        lasting = mine**2 + others**2 - 2 * COMMON * min(mine, others) ** 2
+        lasting = mine**2 + others**2 - 2 * TIMING.common * min(mine, others) ** 2
         measured = min(len(self.records(candidate)), len(self.records(other)))
         reducible = max(0.0, float(difference.var()) - lasting)
         return math.sqrt(reducible * rounds / (measured + rounds))
@@ -248,16 +232,14 @@ class Evidence:
         """The usual change of a ratio from one measurement to the next, judged by how the source's time changed."""
         import numpy as np
 
-        from autoopt.measure.intervals.pooling import USUAL
-
         times: list[float] = []
         for records in self.rounds.records.values():
             latencies = [record.source_metrics.get(MEDIAN_LATENCY) for record in records]
             times += [latency.value for latency in latencies if latency is not None]
         if len(times) < 3:
-            return USUAL
+            return TIMING.usual_scale
         low, high = np.quantile(np.log(times), [0.25, 0.75])
-        return max(USUAL, PACE_SHARE * float(high - low) / 1.35)
+        return max(TIMING.usual_scale, RACE.pace_share * float(high - low) / 1.35)
 
 
 def judge_again(goal: Goal, first: Measurements, evidence: Measurements) -> Measurements:

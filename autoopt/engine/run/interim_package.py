@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from autoopt.engine.run.export import export
 from autoopt.engine.run.output_folder import shown_folder
@@ -16,10 +16,9 @@ from autoopt.errors import InputError
 from autoopt.report.words.formatting import short
 from autoopt.report.words.verdict import gains
 from autoopt.results import ModelResult, RunResult
+from autoopt.tuning import RACE
 from autoopt.workers.gate import notices_to
 
-TIME_SHARE: Final = 0.02
-"""Largest share of the time that writing takes."""
 Writer: TypeAlias = Callable[[RunContext, RunResult, ModelResult, Path], None]
 """Writes the best model of an interim result into a folder."""
 
@@ -70,7 +69,7 @@ class InterimPackage:
             if is_first:
                 ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ has {self.content}")
         # Waiting for a measurement to end, which is not in the CPU time, does no harm.
-        self._next_time = clock() + (time.thread_time() - began) / TIME_SHARE
+        self._next_time = clock() + (time.thread_time() - began) / RACE.writing_share
 
     def _name_lossy(self, ctx: RunContext, result: RunResult, out: Path) -> None:
         if result.best_lossy is not None and not self._named_lossy:

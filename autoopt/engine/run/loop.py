@@ -29,23 +29,10 @@ from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import faults
-
-TOLERANCE: Final = 0.1
-"""Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
-
-SHARED_CORES: Final = 3
-"""Durations of the longest trial so far that must be left for one beside others: both take longer then, and without
-time for two, one that ends says more than two that are cut off."""
-
-LAST_CHANCE: Final = 0.5
-"""Share of the shortest trial's time that must be left for another one while nothing is better than the source. Later
-trials take less time than the first ones, because they share passes and need not share the cores."""
+from autoopt.tuning import RACE
 
 NOTICED_SECONDS: Final = 5.0
 """Time of a trial that explains why a run ends before its time is over."""
-
-OVERRUN: Final = 0.5
-"""Share of the time for deciding that the last trial may use."""
 
 
 Kind: TypeAlias = frozenset[str]
@@ -174,7 +161,7 @@ class SearchLoop:
         if not seconds:
             # The first lossless trial takes less than any other.
             seconds = [taken for _, taken in self._durations if kind] or [0.0]
-        least = median(seconds) if self._may_lose else LAST_CHANCE * min(seconds)
+        least = median(seconds) if self._may_lose else RACE.last_chance * min(seconds)
         if self.ctx.attempt.clock() + least < self._deadline():
             return True
         limit = self.ctx.attempt.limit
@@ -190,7 +177,7 @@ class SearchLoop:
             return False  # the first result may end the search
         now = self.ctx.attempt.clock()
         running = [now - self._started[proposal.number] for proposal, _ in window]
-        return now + SHARED_CORES * max(*running, *(taken for _, taken in self._durations), 0.0) < self.until
+        return now + RACE.shared_cores * max(*running, *(taken for _, taken in self._durations), 0.0) < self.until
 
     def _deadline(self) -> float:
         """The end of the search: while nothing is better than the source, no time is set aside for deciding."""
@@ -211,7 +198,7 @@ class SearchLoop:
         """
         until = self._deadline()
         if math.isfinite(self.ctx.attempt.deadline):
-            until += OVERRUN * max(0.0, self.ctx.attempt.deadline - until)
+            until += RACE.overrun * max(0.0, self.ctx.attempt.deadline - until)
         return until
 
     def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[Trial]:
@@ -348,7 +335,7 @@ class Confirmation:
         if ratio is None or not (is_preferred and trial.feasible):
             return False
         gain = ratio.inverse() if self.objective.goal == "maximize" else ratio
-        return gain.value < 1 and gain.low <= expected * (1 + TOLERANCE)
+        return gain.value < 1 and gain.low <= expected * (1 + RACE.tolerance)
 
 
 def _kind_of(chain: Chain) -> Kind:

@@ -2,8 +2,8 @@
 
 A Bayesian race (best-arm identification). All measurements of a candidate count together: its trial, and the rounds of
 this run and of earlier ones. After each round, only candidates continue of which a few more rounds are expected to
-reveal a gain of more than `WORTHWHILE` on the leader. For goals other than speed, the few best are measured in the same
-way until they are known well enough.
+reveal a gain of more than `RACE.worthwhile` on the leader. For goals other than speed, the few best are measured in the
+same way until they are known well enough.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
-from autoopt.engine.run.evidence import GAIN_SHARE, Evidence, judge_again
+from autoopt.engine.run.evidence import Evidence, judge_again
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import with_measurements
@@ -24,34 +24,15 @@ from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
-from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.problem.problem import Goal, Problem
 from autoopt.report.words.formatting import ALL_MEASUREMENTS, FIRST_MEASUREMENT, plural
 from autoopt.results import Trial
+from autoopt.tuning import RACE, TIMING
 
-WORTHWHILE = 0.01
-"""Expected relative gain, on the leader or on the source, up to which a candidate is not worth more rounds."""
-OPEN = 0.02
-"""Expected relative gain that may be missed, from which the answer is not decided."""
-FEWEST_ROUNDS = 2
-"""Rounds of the leader in addition to its trial, because the best of many trials was also a lucky one."""
-MOST_RIVALS = 6
-"""Candidates measured in turns in one round."""
-MOST_BYTES = 1 << 30
-"""Size of all models that are measured in turns; the leader and its first rival may be larger."""
-MOST_POOLED = 50
-"""Candidates that take part at most: pooling takes time with the third power of the number of measurements."""
-FEW_BEST = 3
-"""Number of the best candidates that are measured again if the goal is not speed alone."""
 SECONDS_SHARE, QUIET_SHARE = 0.2, 0.2
 """Shares of the settings `seconds`, for each model of a round and the source, and `quiet_seconds`."""
-BUSY_FACTOR = 5
-"""Factor on the time of rounds that also measure on one thread, because other programs disturb several, as long as the
-gain on the source is not certain."""
-EXTENSION = 2
-"""Factor on the setting `rounds`, for a race that is not decided by then."""
 
 
 @dataclass
@@ -92,12 +73,12 @@ class Race:
         self._is_announced = False
         if not self.evidence.rounds.metrics or not self.ctx.problem.measurement_settings.rounds:
             return
-        feasible = self.ranking.few_best(trials, MOST_POOLED)
+        feasible = self.ranking.few_best(trials, RACE.most_pooled)
         self.evidence.load([trial.model for trial in feasible])
         if remeasure:
             self._measure_once_more(feasible)
         self._update(trials)
-        for number in range(EXTENSION * self.ctx.problem.measurement_settings.rounds):
+        for number in range(RACE.extension * self.ctx.problem.measurement_settings.rounds):
             contenders = self.contenders(trials)
             if not contenders or not self._measure(contenders, number):
                 break
@@ -108,28 +89,28 @@ class Race:
         # The machine may be quieter by now.
         is_narrow = partial(self.evidence.is_narrow, metric=self._deciding_metric, on_this_machine=False)
         trials = [trial for trial in trials if not is_narrow(trial.model_key)] or trials
-        for first in range(0, len(trials), MOST_RIVALS):
-            self._measure(trials[first : first + MOST_RIVALS], first)
+        for first in range(0, len(trials), RACE.most_rivals):
+            self._measure(trials[first : first + RACE.most_rivals], first)
 
     def contenders(self, trials: Sequence[Trial]) -> list[Trial]:
         """The candidates of the next round, the leader first; none if the race is decided."""
         trials = self._other_than_source(trials)
         if not self.ranking.by_speed:
-            few_best = self.ranking.few_best(trials, FEW_BEST)
+            few_best = self.ranking.few_best(trials, RACE.few_best)
             return [trial for trial in few_best if not self._is_settled(trial)]
         leader = self.ranking.leader(trials)
         if leader is None:
             return []
-        rivals = self.ranking.promising_rivals(leader, trials, WORTHWHILE, FEWEST_ROUNDS)
+        rivals = self.ranking.promising_rivals(leader, trials, RACE.worthwhile, RACE.fewest_rounds)
         if not rivals and self._is_done(leader):
             return []
         # What does the same work need not be measured twice in a round.
         distinct: dict[str, Trial] = {}
         for trial in (leader, *rivals):
             distinct.setdefault(self.evidence.subject(trial.model_key), trial)
-        contenders = list(distinct.values())[:MOST_RIVALS]
+        contenders = list(distinct.values())[: RACE.most_rivals]
         sizes = [trial.metrics["size"].value if "size" in trial.metrics else 0.0 for trial in contenders]
-        while len(contenders) > 2 and sum(sizes[: len(contenders)]) > MOST_BYTES:
+        while len(contenders) > 2 and sum(sizes[: len(contenders)]) > RACE.most_bytes:
             contenders.pop()
         return contenders
 
@@ -185,18 +166,18 @@ class Race:
         """True if the leader need not be measured again, or would not be known better afterwards."""
         if self._is_settled(leader) or self._is_exhausted(leader):
             return True
-        return not self._may_gain(leader, WORTHWHILE)
+        return not self._may_gain(leader, RACE.worthwhile)
 
     def _is_settled(self, trial: Trial) -> bool:
         """True if the candidate was measured in enough rounds, and its ratio and its gain are certain enough."""
         key = trial.model_key
         rounds = self.evidence.rounds_of(key)
-        if rounds < min(FEWEST_ROUNDS, self.ctx.problem.measurement_settings.rounds):
+        if rounds < min(RACE.fewest_rounds, self.ctx.problem.measurement_settings.rounds):
             return False
         if not self.ranking.by_speed:
             is_narrow = self.evidence.is_narrow(key, self._deciding_metric)
             return is_narrow or rounds >= self.ctx.problem.measurement_settings.rounds
-        is_narrow = self.evidence.is_narrow(key, self._deciding_metric, GAIN_SHARE)
+        is_narrow = self.evidence.is_narrow(key, self._deciding_metric, RACE.gain_share)
         return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
 
     def _is_exhausted(self, trial: Trial) -> bool:
@@ -204,7 +185,7 @@ class Race:
         key, metric = trial.model_key, self._deciding_metric
         if key not in self._measured:
             return False  # It may be quieter than in earlier runs.
-        if self.evidence.rounds_of(key) < FEWEST_ROUNDS or not self.evidence.is_narrow(key, metric):
+        if self.evidence.rounds_of(key) < RACE.fewest_rounds or not self.evidence.is_narrow(key, metric):
             return False
         return self.evidence.has(key, metric) and self.evidence.is_exhausted(key, metric)
 
@@ -218,12 +199,14 @@ class Race:
         leader = self.ranking.leader(trials) if self.ranking.by_speed else None
         if leader is None:
             return ""
-        rivals = self.ranking.rivals(leader, trials, OPEN)
+        rivals = self.ranking.rivals(leader, trials, RACE.open_gain)
         if rivals:
             others = plural(len(rivals), "other candidate")
-            return f"{others} may be more than {100 * OPEN:g} % better than the best one"
+            return f"{others} may be more than {100 * RACE.open_gain:g} % better than the best one"
         # A ratio that is not known well leaves more open than its mean says.
-        worthwhile = OPEN if self.evidence.is_narrow(leader.model_key, self._deciding_metric) else WORTHWHILE
+        worthwhile = (
+            RACE.open_gain if self.evidence.is_narrow(leader.model_key, self._deciding_metric) else RACE.worthwhile
+        )
         if self.ranking.source_meets and not self.ranking.gains(leader) and self._may_gain(leader, worthwhile):
             return "no candidate's gain on the source model is certain"
         return ""
@@ -235,12 +218,6 @@ class Race:
             if objective.metric in STEADY_STATE:
                 return objective.metric
         return self.evidence.rounds.metrics[0]
-
-
-LARGEST_SHARE = 0.25
-"""Largest share of the run's time that is set aside before the first race."""
-FEW_RIVALS = 2
-"""Candidates beside the leader when a race continues; earlier rounds have rejected the others."""
 
 
 @dataclass
@@ -280,9 +257,9 @@ class Decision:
         """
         first = self.ctx.attempt.deadline - search_deadline(self.ctx)
         races = [self.race, self.lossy_race] if self.lossy_race is not None else [self.race]
-        seconds = [race.seconds_of_rounds(FEWEST_ROUNDS) for race in races]
+        seconds = [race.seconds_of_rounds(RACE.fewest_rounds) for race in races]
         measured = [value for value in seconds if value is not None]
-        expected = sum(measured) if measured else _round_seconds(self.ctx.problem, FEWEST_ROUNDS, FEW_RIVALS)
+        expected = sum(measured) if measured else _round_seconds(self.ctx.problem, RACE.fewest_rounds, RACE.few_rivals)
         return self.ctx.attempt.deadline - min(first, expected)
 
 
@@ -290,8 +267,8 @@ def search_deadline(ctx: RunContext) -> float:
     """End of the search before the first race, as a time on the attempt's clock."""
     attempt, problem = ctx.attempt, ctx.problem
     races = 2 if problem.unverified else 1
-    usual = races * _round_seconds(problem, problem.measurement_settings.rounds, MOST_RIVALS)
-    return attempt.deadline - min(LARGEST_SHARE * (attempt.deadline - attempt.began), usual)
+    usual = races * _round_seconds(problem, problem.measurement_settings.rounds, RACE.most_rivals)
+    return attempt.deadline - min(RACE.largest_share * (attempt.deadline - attempt.began), usual)
 
 
 def _round_seconds(problem: Problem, rounds: int, rivals: int) -> float:
@@ -314,7 +291,7 @@ def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = ""
     most_rounds = ctx.problem.measurement_settings.rounds
     while evidence.rounds_of(candidate.key) < most_rounds and ctx.attempt.remaining() > 0:
         number = evidence.rounds_of(candidate.key)
-        if number >= FEWEST_ROUNDS and evidence.is_narrow(candidate.key, metrics[0]):
+        if number >= RACE.fewest_rounds and evidence.is_narrow(candidate.key, metrics[0]):
             break
         try:
             if not evidence.measure([candidate], round_settings(evidence, [candidate], number)):
@@ -366,11 +343,11 @@ def round_settings(
     settings = evidence.rounds.ctx.problem.measurement_settings
     seconds = settings.seconds * SECONDS_SHARE * (len(candidates) + 1)
     if not is_certain and any(evidence.is_on_one_thread(candidate.key) for candidate in candidates):
-        seconds *= BUSY_FACTOR
+        seconds *= RACE.busy_factor
     return {
         "seconds": seconds,
         # Several rounds tell more than one exact one, because a machine changes its pace.
-        "target_width": max(settings.target_width, SCREENING_WIDTH),
+        "target_width": max(settings.target_width, TIMING.screening_width),
         "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
         "seed": settings.seed + number,
     }

@@ -18,12 +18,11 @@ from autoopt.results import ModelResult, Trial, values_of
 from autoopt.search.losses import losses_of
 from autoopt.search.pareto import Scored, choose_best, pareto_front
 from autoopt.spec.search import Choose
+from autoopt.tuning import RACE
 
 if TYPE_CHECKING:
     import numpy as np
 
-CERTAIN = 0.975
-"""Probability of a gain from which it counts: a two-sided 95 % interval is then wholly better than the source."""
 EQUAL, EQUAL_IN_DOUBT = 0.005, 0.02
 """Relative difference in speed up to which two candidates are equally fast: of the means, and with their error."""
 TIE_BREAKERS: Final[tuple[Kind, ...]] = ("task", "custom", "fidelity", "size")
@@ -150,7 +149,7 @@ class Ranking:
         keys = [trial.model_key, other.model_key] if name in STEADY_STATE else []
         if evidence is not None and keys and all(evidence.has(key, name) for key in keys):
             difference = evidence.losses(trial.model_key, objective) - evidence.losses(other.model_key, objective)
-            return float((difference < 0).mean()) >= CERTAIN
+            return float((difference < 0).mean()) >= RACE.certain
         mine = paired_metrics(trial, self.baseline.metrics).get(name)
         others = paired_metrics(other, self.baseline.metrics).get(name)
         if mine is None or others is None:

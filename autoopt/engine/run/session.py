@@ -49,13 +49,12 @@ from autoopt.search.study import Study
 from autoopt.store import RunRecord
 from autoopt.store.finished import finished_trials
 from autoopt.store.leases import finish_run, run_lease
+from autoopt.tuning import RACE
 
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
 SOURCE_ONLY = "source"
 """In place of a trial of another run: no other candidate than the source model."""
-FAILED_REPAIRS = 8
-"""The number of candidates that may fail in a row if the source does not run either."""
 
 RECORD_SECONDS, RECORD_SHARE = 1.0, 0.02
 """Shortest time between two records of the interim result, and largest share of the time that they take."""
@@ -232,7 +231,7 @@ class Session:
 
     def _measure_source(self) -> MeasuredSource:
         baseline = self.baseline()
-        patience = None if baseline.outcome.good else FAILED_REPAIRS
+        patience = None if baseline.outcome.good else RACE.failed_repairs
         return MeasuredSource(baseline.metrics, self.ranking.source_meets, patience)
 
     def conclude(self, trials: list[Trial], end: SearchEnd) -> RunResult:

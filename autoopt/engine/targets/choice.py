@@ -22,7 +22,6 @@ from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, reques
 from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
 from autoopt.measure.intervals.replicas import FEW, over_stretches
-from autoopt.measure.latency.busy import LONGEST
 from autoopt.measure.latency.estimate import Comparison, Estimates, estimates
 from autoopt.measure.latency.load import Load, QuietWait
 from autoopt.measure.latency.pairs import Pair
@@ -37,18 +36,11 @@ from autoopt.problem.run_request import RunRequest
 from autoopt.results import Baseline, ChosenTarget, ModelResult, RunResult, values_of
 from autoopt.results.figures import kind
 from autoopt.spec.targets import TargetSpec
+from autoopt.tuning import RACE, TIMING
 from autoopt.workers.hosts import Host, open_host
 
 OPEN: Final = "autoopt.measure.latency.deployed:open_session"
 TIME: Final = "autoopt.measure.latency.deployed:time_block"
-SITTINGS: Final = 8
-"""Sittings, in each of which every deployment has a new process: two processes of one deployment differ for as long as
-they live, up to a factor on several threads, so the interval is over sittings."""
-ROOM: Final = 2.0
-"""Factor by which the interval of another target than the first may widen and still exclude a loss: whoever changes the
-runtime for it must not find the contrary in the next run."""
-LATE: Final = 15.0
-"""Seconds after the end of the time in which the first sittings, without which there is no interval, may go on."""
 
 
 @dataclass
@@ -145,7 +137,7 @@ def _timed(
     settings = ctx.problem.measurement_settings
     quiet, loads = QuietWait(), list[Load]()
     # Others would wait for too long for a long inference.
-    is_long = first.searched.baseline.metrics.get(MEDIAN_LATENCY, 0.0) > LONGEST * 1e3
+    is_long = first.searched.baseline.metrics.get(MEDIAN_LATENCY, 0.0) > TIMING.longest_with_precedence * 1e3
     with ctx.resources.gate.measuring(until):
 
         @contextmanager
@@ -174,9 +166,9 @@ def time_in_sittings(
         TimeUp: the time ends before there are enough sittings for an interval.
     """
     sittings: list[list[Comparison]] = []
-    while len(sittings) < SITTINGS:
+    while len(sittings) < RACE.sittings:
         late = time.monotonic() - until
-        if late >= (0.0 if len(sittings) >= FEW else LATE):
+        if late >= (0.0 if len(sittings) >= FEW else RACE.late_seconds):
             break
         with opened() as (source, *models):
             seconds = min(settings.seconds * (1 + len(models)), max(1.0, -late)) / FEW
@@ -237,7 +229,7 @@ def fastest_target(
         if first in gaining:
             both = _compared(comparisons[name], comparisons[first])
             ratio = over_stretches(both.estimate(), both.unit_logs())
-        if ratio.widened(ROOM).is_gain("minimize"):
+        if ratio.widened(RACE.room).is_gain("minimize"):
             return name, notes
         notes.append(f"{name} is not certainly faster than {first}, which you have now")
     return first, notes

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from autoopt.engine.model_sets.preparation import SetInputs, open_model_set, resolve_model_set
 from autoopt.engine.run.export import export_best
@@ -30,11 +30,7 @@ from autoopt.results import Baseline, ChosenTarget, RunResult, TargetResult
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import TargetSpec
 from autoopt.store import RunRecord
-
-CONTENDERS: Final = 3
-"""Models of each target that the machines of work pools measure as well."""
-SEARCH_SHARE: Final = 0.85
-"""Share of the run's minutes for the searches; the rest is for timing the best of each target in turns."""
+from autoopt.tuning import RACE
 
 
 def prepare_targets(
@@ -102,7 +98,7 @@ def _part_request(request: RunRequest, spec: DagSpec, target: TargetSpec) -> Run
     minutes = request.search.get("minutes", spec.search.minutes)
     search = request.search
     if minutes:
-        search = {**search, "minutes": minutes * SEARCH_SHARE / len(spec.all_targets)}
+        search = {**search, "minutes": minutes * RACE.targets_search_share / len(spec.all_targets)}
     part = replace(target_request(request, target), search=search, resume=None, sweep=None)
     if target.is_elsewhere(request.pool):
         name = request.name or model_name(str(request.model or spec.model_path))
@@ -264,4 +260,4 @@ def _best_of(result: RunResult | None) -> list[str]:
         return []
     models = [*filter(None, [result.better_model]), *result.front]
     names = dict.fromkeys(f"{result.run}:{model.trial}" for model in models if model.trial is not None)
-    return list(names)[:CONTENDERS]
+    return list(names)[: RACE.contenders]

@@ -5,14 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Final
 
 from autoopt.metrics import Estimate, latency_objective
 from autoopt.problem.problem import Goal
-
-TOO_SLOW: Final = 1.5
-"""Latency ratio from which a candidate is not worth more measurements where the latency is the only objective: being
-smaller or more accurate than the source does not make up for it."""
+from autoopt.tuning import RACE
 
 
 class MeterStatistics:
@@ -59,4 +55,4 @@ def rejects_slow(goal: Goal) -> bool:
 def is_too_slow(goal: Goal, ratios: Mapping[str, Estimate]) -> bool:
     """Tell if a candidate cannot win, and is so much slower than the source that nobody would choose it."""
     ratio = ratios.get(goal.objectives[0].metric)
-    return ratio is not None and ratio.low > TOO_SLOW
+    return ratio is not None and ratio.low > RACE.too_slow

@@ -12,7 +12,7 @@ from autoopt.data.digest import GENERATED
 from autoopt.engine.work.calls import CallTerms, guarded_call, is_setup_failure
 from autoopt.engine.work.context import RunContext
 from autoopt.json_codec import JsonValue
-from autoopt.measure.meters import CUSTOM, SCREENING_REPLICAS, Meter, meters_for
+from autoopt.measure.meters import CUSTOM, Meter, meters_for
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.memory import usable_memory
@@ -26,6 +26,7 @@ from autoopt.problem.environment import environment
 from autoopt.problem.problem import DataSource
 from autoopt.store import EvaluationRecord
 from autoopt.store.records import MEMORY, TRANSIENT
+from autoopt.tuning import TIMING
 from autoopt.workers import CallResult
 from autoopt.workers.hosts import HostReply
 from autoopt.workers.quarantine import SHORT, Subject
@@ -90,7 +91,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
         names = tuple(metric.name for metric in problem.goal.metrics)
     constraints = problem.goal.constraints if options.judged else None
     is_repeated = problem.measurement_settings.is_repeated
-    has_few_sessions = problem.measurement_settings.replicas <= SCREENING_REPLICAS
+    has_few_sessions = problem.measurement_settings.replicas <= TIMING.screening_replicas
     for meter in meters_for(names, problem.goal.custom):
         metrics = tuple(name for name in meter.metrics if name in names)
         settings = meter.settings_for(problem.measurement, constraints, screened=options.screened)

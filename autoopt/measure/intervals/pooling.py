@@ -18,21 +18,11 @@ from typing import Final
 
 import numpy as np
 
-from autoopt.measure.two_ratios import COMMON
 from autoopt.metrics import Estimate
+from autoopt.tuning import TIMING
 
 SCALES: Final = (0.001, 0.003, 0.006, 0.012, 0.025, 0.05, 0.1, 0.2)
 """Standard deviations of u and w on the grid, in logarithms."""
-USUAL: Final = 0.005
-"""Scale of the prior on a quiet machine: the ratio of two models differs from process to process by 0.4 %."""
-BEYOND: Final = 0.008
-"""Half-width, in logarithms, of the differences between processes, which no session of one process shows: the ratio
-of two models of 0.1 ms, measured for 3 s in each of 20 processes, spread by 0.3 %. The interval is to hold in another
-process, and both the estimate and that process have this error: 1.96 * 0.3 % * sqrt(2)."""
-WIDE: Final = 2.0
-"""Standard deviation of the prior of a log ratio."""
-DRAWS: Final = 2000
-"""Draws from the posterior: a probability of 0.975 is then known to about 0.004."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class Observation:
     """The part of its variance that all candidates of the measurement share."""
     bias: float = 0.0
     """Standard deviation of an error that all observations of this candidate with a bias share; the candidates have the
-    share `COMMON` of its variance in common."""
+    share `TIMING.common` of its variance in common."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class Pooled:
     means: np.ndarray
     """[candidates]"""
     draws: np.ndarray
-    """[DRAWS, candidates]"""
+    """[TIMING.posterior_draws, candidates]"""
 
     def of(self, candidate: str) -> np.ndarray:
         """Return the draws of one candidate."""
@@ -83,7 +73,7 @@ def observation(candidate: str, measurement: str, value: Estimate, shared_varian
     return Observation(candidate, measurement, math.log(value.value), value.log_deviation, shared_variance)
 
 
-def pool(observations: Sequence[Observation], usual: float = USUAL, seed: int = 0) -> Pooled:
+def pool(observations: Sequence[Observation], usual: float = TIMING.usual_scale, seed: int = 0) -> Pooled:
     """Pool the observations of one or more candidates.
 
     `usual` is the scale of the prior of u and w: larger if the machine is known to have changed its pace.
@@ -100,8 +90,8 @@ def pool(observations: Sequence[Observation], usual: float = USUAL, seed: int = 
     weights = np.exp(scores - scores.max())
     weights = weights / weights.sum()
     rng = np.random.default_rng(seed)
-    counts = rng.multinomial(DRAWS, weights)
-    draws = rng.standard_normal((DRAWS, len(data.candidates)))
+    counts = rng.multinomial(TIMING.posterior_draws, weights)
+    draws = rng.standard_normal((TIMING.posterior_draws, len(data.candidates)))
     first = 0
     for mean, root, count in zip(means, roots, counts.tolist(), strict=True):
         rows = slice(first, first + count)
@@ -146,8 +136,8 @@ class _Data:
         shared = np.minimum([item.shared_variance for item in observations], errors)
         same = (measurements[:, None] == measurements).astype(np.float64)
         biases = np.array([item.bias for item in observations])
-        own = (1 - COMMON) * np.outer(biases, biases) * (columns[:, None] == columns)
-        bias = own + COMMON * np.minimum.outer(biases, biases) ** 2
+        own = (1 - TIMING.common) * np.outer(biases, biases) * (columns[:, None] == columns)
+        bias = own + TIMING.common * np.minimum.outer(biases, biases) ** 2
         return _Data(
             candidates,
             logs=np.array([item.log for item in observations]),
@@ -167,12 +157,14 @@ class _Data:
         sides = np.column_stack([self.design, residual])
         weighted = np.linalg.solve(noise, np.broadcast_to(sides, (len(own_scales), *sides.shape)))
         weighted_design, weighted_residual = weighted[:, :, :-1], weighted[:, :, -1]
-        covariance = np.linalg.inv(self.design.T @ weighted_design + np.eye(len(self.candidates)) / WIDE**2)
+        covariance = np.linalg.inv(
+            self.design.T @ weighted_design + np.eye(len(self.candidates)) / TIMING.wide_prior**2
+        )
         projected = weighted_residual @ self.design
         shifts = (covariance @ projected[:, :, None])[:, :, 0]
         roots = np.linalg.cholesky(covariance)
-        # The likelihood of the logarithms, whose covariance is noise + WIDE**2 * design @ design.T, by the Woodbury
-        # identity: a third of the time, because only the noise is factored.
+        # The likelihood of the logarithms, whose covariance is noise + wide_prior**2 * design @ design.T, by the
+        # Woodbury identity: a third of the time, because only the noise is factored.
         log_determinants = _half_log_determinant(np.linalg.cholesky(noise)) - _half_log_determinant(roots)
         distances = weighted_residual @ residual - (projected * shifts).sum(axis=1)
         return _Posteriors(centre + shifts, roots, -log_determinants - 0.5 * distances)

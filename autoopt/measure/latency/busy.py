@@ -29,19 +29,13 @@ from autoopt.measure.latency.load import Load, QuietWait, Reading, core_count, d
 from autoopt.measure.latency.subjects import Subject, SubjectOf
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DISTURBANCE, TwoRatios, error_of
+from autoopt.measure.two_ratios import TwoRatios, error_of
 from autoopt.metrics import NORMAL, Estimate
 from autoopt.model.model_file import ModelFile
+from autoopt.tuning import TIMING
 
 PRIORITY: Final = 1
 """The lowest real-time priority: above all usual programs, below what a system itself runs in real time."""
-LONGEST: Final = 0.1
-"""Seconds of an inference above which models get no precedence: others would wait for too long."""
-LASTING_SHARE = 0.5
-"""Width of an interval that is narrow enough beside other programs, relative to that of the error which more repeats do
-not reduce: less would make the whole interval narrower by a tenth at most."""
-WIDE = 0.2
-"""Relative width of the interval by the clock from which the ratio on one thread is measured too, on any machine."""
 CLOCK_SHARE, CPU_SHARE = 0.1, 0.4
 """Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy. More of it
 by the clock says little: in 5 to 7 s beside eight busy processes, intervals of six models were 8 to 40 % wide on each
@@ -49,19 +43,7 @@ side, and other programs add 20 % whatever the time."""
 REPLICAS, ROUNDS = 3, 6
 """Sessions of each model and rounds of blocks on one thread at most: beside the error of `DIFFERENCE`, more tell
 nothing. With four sessions and twelve rounds, intervals were 1 to 4 % wide on each side beside eight busy processes."""
-LOOK_DISTURBANCE = 0.2
-"""`DISTURBANCE` of a look of three pairs of blocks."""
-LARGE_OPERATORS: Final = 2e6
-"""Time of an inference, in ns, from which some operator is large enough to be shared out."""
-COUNTED: Final = 20e6
-"""Time of the calls in which wake-ups count, in ns. As many before let the helpers of other sessions fall asleep."""
-# With fewer, a single wake-up by chance would be more than `RARE`.
-FEWEST_CALLS: Final = 50
-"""Calls that count at least."""
-RARE: Final = 0.02
-"""Waits of helper threads for each inference up to which the model wakes none: helpers of other sessions may fall
-asleep meanwhile. Beside 17 runnable threads, ten models with operators that are shared out had 0.17 to 40 in blocks of
-20 ms, three others none in twelve blocks each."""
+# With fewer, a single wake-up by chance would be more than `TIMING.rare_waits`.
 
 
 _QUIET_WAIT = QuietWait()
@@ -131,7 +113,7 @@ class OtherPrograms:
 
     def keep_if_long(self, seconds: float) -> None:
         """Let no thread go first any more if an inference takes so long that other programs would notice."""
-        if seconds > LONGEST:
+        if seconds > TIMING.longest_with_precedence:
             self._release_helpers()
             self.give_way = False
 
@@ -211,14 +193,14 @@ def width_beside(error: float) -> float:
     Args:
         error: Standard deviation of the logarithm.
     """
-    return LASTING_SHARE * 2 * NORMAL * error
+    return TIMING.lasting_share * 2 * NORMAL * error
 
 
 def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
     """Shorten the measurement by the clock where other programs disturb it anyway, and one on one thread follows."""
     settings = request.settings
     if busy and timer.can_time_on_core() and any(_runs_on_several(request, model) for model in request.models):
-        width = max(settings.target_width, width_beside(DISTURBANCE))
+        width = max(settings.target_width, width_beside(TIMING.disturbance))
         return replace(settings, seconds=CLOCK_SHARE * settings.seconds, target_width=width)
     return settings
 
@@ -250,7 +232,7 @@ def needs_one_thread(
         return stopped != "hopeless" or not has_same_threads
     if by_clock is None or not has_same_threads or stopped in ("worse", "hopeless"):
         return False
-    return by_clock.high - by_clock.low > WIDE * by_clock.value
+    return by_clock.high - by_clock.low > TIMING.wide_by_clock * by_clock.value
 
 
 def _runs_on_several(request: MeasureRequest, model: ModelFile) -> bool:
@@ -268,16 +250,16 @@ def is_serial(subject_of: SubjectOf, model: ModelFile, timed: Subject) -> bool:
     CPU time tells what the clock would on a quiet machine. `timed` are its sessions by the clock.
     """
     inference_ns = timed.replicas[0].warm.time
-    if inference_ns > LARGE_OPERATORS:
+    if inference_ns > TIMING.large_operators_ns:
         return False
     call = subject_of(replace(model, session_options=resting(model.session_options, NO_SPINNING))).make(0)
-    calls = max(FEWEST_CALLS, int(COUNTED / max(inference_ns, 1.0)))
+    calls = max(TIMING.fewest_calls, int(TIMING.counted_ns / max(inference_ns, 1.0)))
     for _ in range(calls):
         call()
     before = timer.helper_waits()
     for _ in range(calls):
         call()
-    return timer.helper_waits() - before <= RARE * calls
+    return timer.helper_waits() - before <= TIMING.rare_waits * calls
 
 
 def on_one_thread(model: ModelFile) -> ModelFile:
@@ -299,12 +281,12 @@ def both_ratios(
     factor = thread_count(request, request.source) / thread_count(request, request.candidate)
     disturbance = abs(math.log(factor))
     if factor == 1:
-        disturbance = DISTURBANCE if load.busy else 0.0
+        disturbance = TIMING.disturbance if load.busy else 0.0
     return TwoRatios(by_clock, on_one_thread, disturbance, contention, factor, has_free_cores=load.gave_way)
 
 
 def after_a_look(request: MeasureRequest, by_clock: Estimate, *, stopped: str, load: Load) -> Estimate:
     """Add to the ratio of a hopeless candidate by the clock what other programs may."""
     if load.busy and stopped == "hopeless" and _runs_on_several(request, request.candidate):
-        return by_clock.with_log_error(LOOK_DISTURBANCE)
+        return by_clock.with_log_error(TIMING.look_disturbance)
     return by_clock

@@ -11,7 +11,6 @@ import numpy as np
 
 from autoopt.json_codec import JsonValue
 from autoopt.measure.intervals.blocks import Statistic, block_interval, mean_of, quantile_of
-from autoopt.measure.intervals.pooling import BEYOND
 from autoopt.measure.intervals.replicas import FEW, effective_count, log_interval
 from autoopt.measure.latency.busy import after_a_look, both_ratios
 from autoopt.measure.latency.load import Load
@@ -22,14 +21,10 @@ from autoopt.measure.latency.timer import outliers
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.two_ratios import TwoRatios, error_of
 from autoopt.metrics import MEDIAN_LATENCY, START_UP, TOKEN_RATE, Estimate
+from autoopt.tuning import TIMING
 
 StopReason: TypeAlias = Literal["narrow", "no narrower", "hopeless", "worse", "time", "max repeats"]
 
-BEYOND_SESSIONS = 8
-"""The number of sessions of each model that `BEYOND` was found with."""
-UNEQUAL = 4.0
-"""Variance of the medians of sessions, relative to what pairs within them explain, from which sessions differ. Of equal
-sessions, one measurement in fifty exceeds it with four sessions, one in five hundred with eight (F distribution)."""
 DRIFT, SPREAD = 0.1, 0.3
 """Relative drift and spread of the source's blocks above which the machine counts as disturbed."""
 STATISTICS: Final = {
@@ -45,8 +40,6 @@ STATISTICS: Final = {
 STEP: Final = "throughput"
 """The metric of steps of generation that is the number of sequences, hence tokens, per second."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-RARE = 0.01
-"""Share of inferences up to which outliers are blamed on the operating system."""
 
 
 @dataclass
@@ -106,8 +99,8 @@ class Comparison:
     def beyond(self) -> float:
         """Half-width, in logarithms, of differences that the sessions do not show: larger if they are few."""
         if self.replicas >= FEW:
-            return BEYOND
-        return BEYOND * math.sqrt(BEYOND_SESSIONS / self.replicas)
+            return TIMING.beyond_processes
+        return TIMING.beyond_processes * math.sqrt(TIMING.beyond_sessions / self.replicas)
 
     def remaining_width(self, longer: float) -> float:
         """Predict the share of the interval's width that will remain after `longer` times the time.
@@ -124,7 +117,7 @@ class Comparison:
         total = 0.0
         if len(several) > 1:
             total = float(np.var(list(map(np.median, several)), ddof=1))
-        if total <= UNEQUAL * within:
+        if total <= TIMING.unequal * within:
             return math.sqrt(1 / longer)
         return math.sqrt((total - within + within / longer) / total)
 
@@ -343,7 +336,7 @@ def _statistic(comparison: Comparison, name: str, subject: Subject, source: Subj
         logs = _logs_by_session(comparison, subject, name)
         if source is not None:
             logs = logs - _logs_by_session(comparison, source, name)
-        return log_interval(logs.tolist(), beyond=BEYOND)
+        return log_interval(logs.tolist(), beyond=TIMING.beyond_processes)
     blocks = _blocks(comparison, subject, name)
     of_subject = _statistic_of(blocks, name)
     if source is None:
@@ -399,4 +392,4 @@ def _statistic_of(blocks: Sequence[np.ndarray], name: str) -> Statistic:
 def _counts_in_mean(times: np.ndarray) -> np.ndarray:
     """Mark the times that count in their mean: all but rare outliers; others are the model's own behaviour."""
     slow = outliers(times)
-    return np.asarray(~slow if slow.mean() <= RARE else np.ones_like(slow))
+    return np.asarray(~slow if slow.mean() <= TIMING.rare_outliers else np.ones_like(slow))

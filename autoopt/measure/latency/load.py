@@ -13,14 +13,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.two_ratios import contention
 from autoopt.model.model_file import ModelFile
-
-BUSY = 0.2
-"""Load of other processes, in cores, from which a machine counts as busy."""
-KNOWN_SECONDS = 5.0
-"""Time for which a machine counts as what it was during a measurement: looking takes longer than many a measurement,
-whose own load is known afterwards anyway. Beside eight busy processes, looking took a third of a short run."""
-SAMPLE_SECONDS = 0.05
-"""Time over which that load is sampled; shorter samples are too coarse for the kernel's 10 ms ticks."""
+from autoopt.tuning import TIMING
 
 
 @dataclass(frozen=True)
@@ -72,7 +65,7 @@ class Load:
     @staticmethod
     def between(before: Reading, after: Reading) -> Load:
         elapsed = after.clock - before.clock
-        if before.busy < 0 or elapsed < SAMPLE_SECONDS:
+        if before.busy < 0 or elapsed < TIMING.sample_seconds:
             return Load()
         cores = ((after.busy - before.busy) - (after.process - before.process)) / elapsed
         elsewhere = (after.elsewhere - before.elsewhere) / elapsed
@@ -82,7 +75,7 @@ class Load:
     def sample() -> Load:
         """Look at the load for a moment."""
         before = Reading.now()
-        time.sleep(SAMPLE_SECONDS)
+        time.sleep(TIMING.sample_seconds)
         return Load.between(before, Reading.now())
 
     @staticmethod
@@ -95,14 +88,14 @@ class Load:
 
     @property
     def busy(self) -> bool:
-        return self.cores is not None and self.cores > BUSY
+        return self.cores is not None and self.cores > TIMING.busy_load
 
     @property
     def contention(self) -> float:
         """The contention for caches and memory; 0 beside idle programs."""
         if self.busy:
             return contention(self.runnable, core_count())
-        return contention(self.runnable, os.cpu_count() or 1) if self.elsewhere > BUSY else 0.0
+        return contention(self.runnable, os.cpu_count() or 1) if self.elsewhere > TIMING.busy_load else 0.0
 
 
 @dataclass
@@ -133,7 +126,7 @@ class QuietWait:
             cores = Load.sample().cores
             if cores is None:
                 break
-            quiet = cores < 2 * BUSY
+            quiet = cores < 2 * TIMING.busy_load
             if quiet or time.monotonic() - began > patience:
                 break
         self.in_vain = self.in_vain + 1 if quiet is False else 0
@@ -143,7 +136,7 @@ class QuietWait:
         """Take note of the load during a measurement that has just ended."""
         self.is_quiet = load.cores is not None and not load.busy
         is_known = self.is_quiet or (load.busy and self.in_vain > 0)
-        self.known_until = time.monotonic() + KNOWN_SECONDS if is_known else 0.0
+        self.known_until = time.monotonic() + TIMING.known_seconds if is_known else 0.0
 
 
 def affinity() -> list[int]:

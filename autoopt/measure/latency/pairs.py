@@ -10,17 +10,7 @@ import numpy as np
 
 from autoopt.measure.intervals.replicas import FEW
 from autoopt.measure.latency.timer import Block
-
-DISTURBED = 0.05
-"""Share of a block that others cost it, up to which the block counts as undisturbed."""
-SWITCH = 5e4
-"""Time in ns that a preemption costs on the core, because the caches are cold afterwards. Beside two or eight busy
-processes, blocks of seven models took 20 to 100 microseconds of CPU time longer for each preemption."""
-HELPER = 1e6
-"""Time in ns for which a model waits if one of its other threads loses its core: part of a time slice."""
-SLOW = 0.1
-"""Largest slowdown of an undisturbed block, compared with the fast blocks of its replica. Something outside the virtual
-machine slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a time."""
+from autoopt.tuning import TIMING
 
 
 class Pair(NamedTuple):
@@ -49,9 +39,9 @@ def disturbed_share(block: Block, *, on_core: bool) -> float:
     With `on_core`, times on the core are compared, where only the cold caches after a preemption count.
     """
     times = block.on_core if on_core else block.wall
-    waiting_share = block.helper_switches * HELPER / float(times.sum())
+    waiting_share = block.helper_switches * TIMING.helper_ns / float(times.sum())
     if on_core:
-        return waiting_share + block.switches * SWITCH / float(times.sum())
+        return waiting_share + block.switches * TIMING.switch_ns / float(times.sum())
     return max(waiting_share, block.preempted)
 
 
@@ -101,5 +91,5 @@ def disturbance(pairs: Sequence[Pair]) -> list[float]:
             slowdown[mask] = np.maximum(slowdown[mask], times[mask] / np.quantile(times[mask], 0.25) - 1)
     levels = []
     for pair, slow in zip(pairs, slowdown, strict=True):
-        levels.append(max(pair.disturbed / DISTURBED, float(slow) / SLOW))
+        levels.append(max(pair.disturbed / TIMING.disturbed, float(slow) / TIMING.slow_block))
     return levels

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 import numpy as np
 
@@ -27,9 +26,8 @@ from autoopt.model.model_file import ModelFile
 from autoopt.model.run_package import caller
 from autoopt.model.session import is_idle
 from autoopt.target import DEVICE_OF
+from autoopt.tuning import TIMING
 
-BRIEF_SECONDS: Final = 0.5
-"""Time for measuring a candidate whose executed graph is the source's, so that its ratios are known."""
 _OPEN_SESSIONS = OpenSessions()
 """Shared by all measurements of this worker."""
 
@@ -71,7 +69,7 @@ def prepare(request: MeasureRequest) -> Prepared:
     graph, source_graph = request.executed_graphs or executed_graphs(request)
     same_graph = graph != "" and graph == source_graph
     if same_graph and request.source is not None:
-        settings = replace(request.settings, seconds=min(request.settings.seconds, BRIEF_SECONDS))
+        settings = replace(request.settings, seconds=min(request.settings.seconds, TIMING.brief_seconds))
         request = replace(request, candidate=request.source, settings=settings)
     request, source_refusal = sized(request)
     request = shared_time(request)

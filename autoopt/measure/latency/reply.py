@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -16,11 +15,7 @@ from autoopt.measure.request import EXECUTED_GRAPH, IDLE_PROVIDER, SAME_GRAPH, M
 from autoopt.measure.settings import ThroughputCase
 from autoopt.measure.two_ratios import CONTENTION, DETAIL
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Estimate
-
-PACE: Final = 0.06
-"""Largest slowdown of the source over a whole measurement, compared with its better times. On an idle machine it was up
-to 4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a process in which
-the source was 7 % slower."""
+from autoopt.tuning import TIMING
 
 
 def reply_to(prepared: Prepared, times: Times, estimates: Sequence[Sequence[Estimates]]) -> MeasureReply:
@@ -101,7 +96,7 @@ def pace_of(request: MeasureRequest, ms: float | None) -> float | None:
 
 def is_slow(pace: float | None) -> bool:
     """True if the source was slower than a machine of steady pace explains."""
-    return pace is not None and pace > 1 + PACE
+    return pace is not None and pace > 1 + TIMING.steady_pace
 
 
 def _with_throughput(request: MeasureRequest, reply: MeasureReply, table: Table) -> MeasureReply:

@@ -14,33 +14,18 @@ from typing import TypeAlias
 
 from autoopt.measure.latency.timer import Block, BlockTimes, Call, WarmUp, time_block, warm_up
 from autoopt.model.model_file import ModelFile
+from autoopt.tuning import TIMING
 
-LEAD = 1e6
-"""Untimed inferences before a block, in ns: the other models have used the caches, and their threads still spin for a
-while."""
-LEAD_ON_SEVERAL_THREADS = 8e6
-"""The same for a model on several threads. A transformer of 0.43 ms took 15 % longer in the second millisecond after
-another model's turn, 3 % in the fourth and 1 % in the sixth, its smaller candidate 8, 1 and 0 %; on one thread 4, 1 and
-0 %. Beside other programs, four models needed 3 to 10 ms."""
 LEAD_CALLS, LEAD_LONG = 2, 5e7
 """Fewest inferences of a lead-in, unless they take longer than this many ns. Without any, two models of 6 and
 11 ms had a ratio of 0.59; with five inferences, 0.57."""
-BLOCK = 2.5e6
-"""Length of a block in ns. Short blocks alternate often, so that a disturbance meets all models: beside other programs,
-the ratio of two models of 3 ms with a true ratio of 0.95 was 0.93 to 1.00 in blocks of 4 ms after a lead-in of 3 ms,
-0.94 to 0.96 in short ones."""
 SEVERAL_CALLS, SEVERAL = 2, 2e7
 """Fewest inferences of a block, unless they take longer than this many ns."""
-LONG = 2e8
-"""Time of one inference, in ns, from which cold caches at its start no longer matter. A model of 5 ms that ran after
-another one took 3 % longer, and its partner of 3 ms 8 %."""
-LARGEST_BLOCK = 4096
-"""Inferences of one block at most, for models of well below a microsecond."""
 
 
 def lead_of(threads: int) -> float:
     """Return the untimed inferences before a block of a model on some threads, in ns."""
-    return LEAD_ON_SEVERAL_THREADS if threads > 1 else LEAD
+    return TIMING.lead_on_several_threads_ns if threads > 1 else TIMING.lead_ns
 
 
 MakeReplica: TypeAlias = Callable[[int], Call]
@@ -63,7 +48,7 @@ class Subject:
     """One model with its replicas."""
 
     make: MakeReplica
-    lead_ns: float = LEAD
+    lead_ns: float = TIMING.lead_ns
     """Untimed inferences before a block."""
     replicas: list[Replica] = field(default_factory=list)
     is_idle: bool = False
@@ -105,11 +90,11 @@ class Subject:
         """Time one block of replica `index`."""
         replica = self.replicas[index]
         inference_ns = max(1.0, replica.warm.time)
-        count = int(max(BLOCK // inference_ns, min(SEVERAL_CALLS, SEVERAL // inference_ns), 1))
+        count = int(max(TIMING.block_ns // inference_ns, min(SEVERAL_CALLS, SEVERAL // inference_ns), 1))
         lead_in = 0
-        if inference_ns < LONG:
+        if inference_ns < TIMING.long_ns:
             lead_in = max(int(self.lead_ns // inference_ns) + 1, int(min(LEAD_CALLS, LEAD_LONG // inference_ns)))
-        return time_block(replica.call, min(count, LARGEST_BLOCK), min(lead_in, LARGEST_BLOCK))
+        return time_block(replica.call, min(count, TIMING.largest_block), min(lead_in, TIMING.largest_block))
 
     def close_sessions(self) -> None:
         """Let go of all sessions; what was timed stays."""

@@ -19,9 +19,7 @@ from autoopt.measure.latency.timer import Call
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import Estimate
-
-ROUNDS = 8
-"""Turns of all models in random order, so that a change of the machine's pace meets all of them."""
+from autoopt.tuning import TIMING
 
 
 @dataclass(frozen=True)
@@ -128,8 +126,8 @@ def compare_throughput(
     models = [(candidates, candidate_logs)]
     if sources:
         models.append((sources, source_logs))
-    share = seconds / (ROUNDS * len(models))
-    for number in range(ROUNDS):
+    share = seconds / (TIMING.throughput_rounds * len(models))
+    for number in range(TIMING.throughput_rounds):
         turn = list(models)
         rng.shuffle(turn)
         for calls, logs in turn:

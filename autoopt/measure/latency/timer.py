@@ -15,12 +15,9 @@ from typing import Protocol, TypeAlias, overload
 
 import numpy as np
 
+from autoopt.tuning import TIMING
+
 Call: TypeAlias = Callable[[], object]
-MANY_CALLS = 50
-"""Calls in a block from which a clock of the core is not read at each: it costs half a microsecond, and a preemption
-hits one call of many, which the block's median does not notice."""
-WINDOW = 3
-"""Blocks whose median is compared with the median of as many blocks before, while warming up."""
 
 
 class _Usage(Protocol):
@@ -207,7 +204,7 @@ def time_block(call: Call, count: int, lead_in: int) -> Block:
     for _ in range(lead_in):
         call()
     before = ThreadUsage.now()
-    if count > MANY_CALLS or not can_time_on_core():
+    if count > TIMING.many_calls or not can_time_on_core():
         wall = on_core = np.maximum(_times(call, count) - timer_overhead(), 1.0)
     else:
         wall, on_core = _times_on_core(call, count)
@@ -252,8 +249,8 @@ class WarmUp:
 def warm_up(call: Call, limit_ns: float) -> WarmUp:
     """Call until times no longer fall, for at most `limit_ns` (but at least once).
 
-    Blocks of doubling length up to about 1 ms are compared. Warm-up ends when the median of the last `WINDOW` blocks
-    is at least 97 % of the median of the `WINDOW` blocks before.
+    Blocks of doubling length up to about 1 ms are compared. Warm-up ends when the median of the last `TIMING.window`
+    blocks is at least 97 % of the median of the `TIMING.window` blocks before.
     """
     began = time.perf_counter_ns()
     medians: list[float] = []
@@ -264,13 +261,13 @@ def warm_up(call: Call, limit_ns: float) -> WarmUp:
         medians.append(float(np.median(times)))
         if times.sum() < 1e6 and size < 256:
             size *= 2
-        if len(medians) >= 2 * WINDOW:
-            last = float(np.median(medians[-WINDOW:]))
-            before = float(np.median(medians[-2 * WINDOW : -WINDOW]))
+        if len(medians) >= 2 * TIMING.window:
+            last = float(np.median(medians[-TIMING.window :]))
+            before = float(np.median(medians[-2 * TIMING.window : -TIMING.window]))
             if last >= 0.97 * before:
                 return WarmUp(calls, True, last)
         if time.perf_counter_ns() - began > limit_ns:
-            return WarmUp(calls, False, min(medians[-WINDOW:]))
+            return WarmUp(calls, False, min(medians[-TIMING.window :]))
 
 
 def outliers(times: np.ndarray) -> np.ndarray:

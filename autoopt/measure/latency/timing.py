@@ -28,13 +28,8 @@ from autoopt.measure.latency.subjects import LEAD_LONG, Subject
 from autoopt.measure.latency.throughput import throughput_table
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import error_of
+from autoopt.tuning import TIMING
 
-GAIN = 0.2
-"""Share of its width by which an interval that will not become narrow enough must shrink until the time is up, to make
-more repeats worthwhile. Where sessions differ, more repeats in them do not help: for a model of 0.06 ms on a shared
-machine the interval was about as wide after 24 pairs of blocks as after 180."""
-FEWEST_PAIRS = 3
-"""Pairs of blocks below which nothing can be said about their spread."""
 WIDE, PAIRS_IF_WIDE, PAIRS = 0.1, 6, 12
 """Relative width from which an interval is wide, and the fewest pairs of a wide interval and of others."""
 HOPELESS, HOPELESS_WHERE_BUSY = 1.5, 2.0
@@ -194,7 +189,7 @@ class Measurement:
         is_hopeless = incumbent is not None and first.candidate / first.source > incumbent * HOPELESS
         if is_hopeless and not self.settings.fixed:
             # A second look at the same sessions tells more cheaply than further sessions.
-            self._look_rounds = FEWEST_PAIRS - 1
+            self._look_rounds = TIMING.fewest_pairs - 1
             yield from [0] * self._look_rounds
         replicas = self._affordable_replicas(time.monotonic() - began)
         for comparison in self.comparisons:
@@ -224,7 +219,7 @@ class Measurement:
             warm_up_ns += first.warm.calls * first.warm.time
             round_ns += float(first.blocks[0].sum()) + max(subject.lead_ns, min(2 * first.warm.time, LEAD_LONG))
         remaining_ns = max(0.0, self.settings.seconds - elapsed) * 1e9
-        by_rounds = 1 + remaining_ns / (FEWEST_PAIRS * round_ns)
+        by_rounds = 1 + remaining_ns / (TIMING.fewest_pairs * round_ns)
         if self.brief:
             by_sessions = 1 + self._fewest_pairs * round_ns / (session_ns + warm_up_ns)
         else:
@@ -257,11 +252,11 @@ class Measurement:
             return limit
         # At first the estimates are worth a look after each round, then once per replica.
         rounds = self.rounds - self._look_rounds
-        is_checkpoint = rounds >= FEWEST_PAIRS
+        is_checkpoint = rounds >= TIMING.fewest_pairs
         if rounds > self.replicas:
-            is_checkpoint = rounds % max(self.replicas, FEWEST_PAIRS) == 0
+            is_checkpoint = rounds % max(self.replicas, TIMING.fewest_pairs) == 0
         load, incumbent = self.others.load(), self._incumbent_ratio
-        if incumbent is not None and (is_checkpoint or self.rounds == FEWEST_PAIRS):
+        if incumbent is not None and (is_checkpoint or self.rounds == TIMING.fewest_pairs):
             lowest = self.comparisons[0].estimate().low
             if lowest > incumbent * (HOPELESS_WHERE_BUSY if load.busy else HOPELESS):
                 return "hopeless"
@@ -276,7 +271,7 @@ class Measurement:
 
     def _limit_reason(self) -> StopReason | None:
         # Fewer rounds say nothing, so a slow model gets twice the time for them.
-        seconds = self.settings.seconds * (1 if self.rounds >= FEWEST_PAIRS else 2)
+        seconds = self.settings.seconds * (1 if self.rounds >= TIMING.fewest_pairs else 2)
         if self.rounds < PAIRS_IF_WIDE:
             # Sessions that took longer to open are worth as much time again: to open 4.4 GB took 20 s, a pair 3 s.
             replicas = [replica for subject in self._subjects for replica in subject.replicas]
@@ -295,7 +290,7 @@ class Measurement:
         return self.settings.incumbent_ratio
 
     def _width_reason(self, comparison: Comparison, load: Load) -> StopReason | None:
-        if len(comparison.selected_pairs()) < max(FEWEST_PAIRS * self.replicas, self._fewest_pairs):
+        if len(comparison.selected_pairs()) < max(TIMING.fewest_pairs * self.replicas, self._fewest_pairs):
             return None
         estimate = comparison.estimate()
         width = (estimate.high - estimate.low) / estimate.value
@@ -306,7 +301,7 @@ class Measurement:
             return "narrow"
         longer = max(1.0, self.settings.seconds / max(self.seconds, 1e-9))
         remaining_share = comparison.remaining_width(longer)
-        if remaining_share > 1 - GAIN and width * remaining_share > target:
+        if remaining_share > 1 - TIMING.worthwhile_shrinking and width * remaining_share > target:
             return "no narrower"
         return None
 
