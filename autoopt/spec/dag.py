@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final, Literal
 
-from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from autoopt.errors import Mistakes, did_you_mean
 from autoopt.metrics import Objective
 from autoopt.model.files import split_source
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written
-from autoopt.spec.graph import Chains, GraphKind, Stages, mentions, read_chains, read_edges, read_stages
+from autoopt.spec.graph import Chains, Edges, GraphKind, Stages, mentions
 from autoopt.spec.model_parts import check_parts
 from autoopt.spec.nodes import PassNode
 from autoopt.spec.objectives import CHECKS_METRICS, ConstraintSpec, Objectives
@@ -24,7 +24,6 @@ from autoopt.spec.strict_model import Name, StrictModel, check_name
 from autoopt.spec.targets import HostSpec, TargetSpec
 
 GRAPHS: Final[tuple[GraphKind, ...]] = ("chains", "stages", "edges")
-_READ_GRAPH: Final = {"chains": read_chains, "stages": read_stages, "edges": read_edges}
 
 
 class LimitsSpec(StrictModel):
@@ -49,11 +48,11 @@ class DagSpec(FileModel):
     """Name of the DAG: letters, digits, `.`, `_`, `-`."""
     passes: dict[str, PassNode]
     """Nodes of the graph: node id -> pass and parameters."""
-    chains: Chains | None = Field(default=None, strict=False)
+    chains: Chains | None = None
     """Pass lists: exactly these chains."""
-    stages: Stages | None = Field(default=None, strict=False)
+    stages: Stages | None = None
     """Alternatives of each stage; null is "skip"."""
-    edges: Chains | None = Field(default=None, strict=False)
+    edges: Edges | None = None
     """Paths `a -> b -> c` whose steps are the edges of the graph."""
     target: TargetSpec | None = None
     """Target on which candidates are measured; this machine's CPU by default."""
@@ -124,10 +123,10 @@ class DagSpec(FileModel):
 
     @field_validator(*GRAPHS, mode="before")
     @classmethod
-    def _read_graph(cls, value: object, info: ValidationInfo) -> object:
+    def _refuse_empty_graph(cls, value: object) -> object:
         if value is None:
             raise FieldError("is empty", remedy="name at least one pass")
-        return _READ_GRAPH[str(info.field_name)](value)
+        return value
 
     @field_validator("model")
     @classmethod

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, model_validator
 
-from autoopt.spec.graph import read_edges
+from autoopt.spec.graph import Path
 from autoopt.spec.source import FieldError
 from autoopt.spec.strict_model import StrictModel
 
@@ -16,11 +16,11 @@ class PriorSpec(StrictModel):
     chain. `values`: about points with these values; without it, about whole chains.
     """
 
-    chain: tuple[str, ...] | None = Field(default=None, strict=False)
+    chain: Path | None = None
     """Exactly this chain: node ids, or `a -> b`."""
-    nodes: tuple[str, ...] | None = Field(default=None, strict=False)
+    nodes: Path | None = None
     """Every chain that has all these nodes."""
-    without: tuple[str, ...] = Field(default=(), strict=False)
+    without: Path = ()
     """Nodes that a chain must not have for the rule to apply."""
     values: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Node id -> parameter -> value; all of them together."""
@@ -33,15 +33,6 @@ class PriorSpec(StrictModel):
         if isinstance(value, str | list):
             return {"chain": value}
         return value
-
-    @field_validator("chain", "nodes", "without", mode="before")
-    @classmethod
-    def _read_path(cls, value: object) -> object:
-        if value is None:
-            return None
-        if isinstance(value, tuple):
-            value = list(value)
-        return read_edges([value])[0]
 
     @model_validator(mode="after")
     def _check(self) -> PriorSpec:

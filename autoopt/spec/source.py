@@ -42,34 +42,6 @@ def below(*place: str | int) -> Iterator[None]:
         raise FieldError(error.reason, place=(*place, *error.place), remedy=error.remedy) from None
 
 
-class FieldMistakes:
-    """Collects the mistakes of a list or mapping, so that one does not hide others; `raise_all` raises them."""
-
-    def __init__(self) -> None:
-        self.errors: list[FieldError] = []
-
-    @contextmanager
-    def below(self, *place: str | int) -> Iterator[None]:
-        """Keep the mistakes that are raised inside, with this prefix of their place."""
-        try:
-            yield
-        except (FieldError, FieldErrors) as error:
-            for each in error.errors if isinstance(error, FieldErrors) else [error]:
-                self.errors.append(FieldError(each.reason, place=(*place, *each.place), remedy=each.remedy))
-
-    def raise_all(self) -> None:
-        """Raise the mistakes, if there are any.
-
-        Raises:
-            FieldError: there is one.
-            FieldErrors: there are several.
-        """
-        if len(self.errors) == 1:
-            raise self.errors[0]
-        if self.errors:
-            raise FieldErrors(self.errors)
-
-
 @dataclass(frozen=True)
 class Source:
     """The origin of a document."""
