@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from proposal_cases import CNN, TRANSFORMER, TREES, model, proposed
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.proposal.dag_yaml import yaml_text
-from autoopt.dag.proposal.inputs import ProposalInputs
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.templates import TABLES
-from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
-from autoopt.problem.earlier_runs import Example, known_point
+from autoopt.problem.earlier_runs import Example
 from autoopt.registry import registry
 from autoopt.spec import load_dag
 from autoopt.spec.proposal_options import PRECISIONS, ProposalOptions
@@ -36,30 +34,6 @@ ORDER = (
         "session_tuning",
     ),
 )
-
-
-def model(*ops: str, **more: Any) -> Inspection:
-    """An inspection with these operators, two of each."""
-    known: dict[str, Any] = {"opsets": {"": 17}, "ir_version": 8, "parameters": 10_000, "bytes": 40_000}
-    return Inspection((), (), op_counts=dict.fromkeys(ops, 2), **{**known, **more})
-
-
-CNN = model("Conv", "BatchNormalization", "Relu", "Gemm")
-TRANSFORMER = model("MatMul", "Softmax", "LayerNormalization", "Gather", "Add")
-TREES = model("ai.onnx.ml::TreeEnsembleClassifier", opsets={"ai.onnx.ml": 3})
-DATA = {"evaluation": True, "labels": True, "calibration": True}
-
-
-def proposed(
-    inspection: Inspection, options: ProposalOptions | None = None, *examples: Example, **given: Any
-) -> tuple[Proposal, Plan]:
-    options = options or ProposalOptions()
-    infos = pass_infos(options.target().accelerator())
-    known = ProposalInputs(inspection, **{**DATA, **given})
-    found = propose(options, known, infos, Facts(options.target().accelerator()))
-    plan = found.plan(infos)
-    known_points = [known_point(plan, example) for example in examples]
-    return found, plan.with_learned([point for point in known_points if point is not None])
 
 
 def passes(plan: Plan) -> set[str]:
@@ -131,23 +105,6 @@ def test_the_plan_gives_the_level_from_which_a_value_is_tried() -> None:
     assert all(p["reason"] for p in data["pruned"])
 
 
-@pytest.mark.parametrize(
-    ("inspection", "absent", "reason"),
-    [
-        (CNN, "transformer_fusion", "no attention"),
-        (model("Conv", "Relu"), "weight_only_quantization", "needs one of MatMul, Gemm"),
-        (model("Conv", "Relu"), "batchnorm_folding", "needs BatchNormalization; the model has none"),
-        (model("Conv", "Relu"), "dynamic_quantization", "the model has only convolutions"),
-        (TREES, "dynamic_quantization", "trees"),
-        (TREES, "static_quantization", "trees"),
-    ],
-)
-def test_the_model_itself_rules_passes_out(inspection: Inspection, absent: str, reason: str) -> None:
-    _, plan = proposed(inspection)
-    assert absent not in passes(plan)
-    assert reason in why(plan) + "".join(p.reason for p in plan.pruned())
-
-
 @pytest.mark.parametrize("op", ["MatMulInteger", "QLinearMatMul", "com.microsoft::MatMulNBits"])
 def test_models_that_come_quantized_are_quantized_anew_only_after_dequantizing(op: str) -> None:
     proposal, plan = proposed(model(op, "Add"))
@@ -199,19 +156,6 @@ def test_a_quantized_model_stays_as_it_is_if_nothing_lossy_can_be_judged_or_its_
         assert not {"dequantize", "dynamic", "weights"} & {node for chain in plan.chains() for node in chain.passes}
 
 
-def test_passes_that_suit_the_model_are_proposed() -> None:
-    assert {"batchnorm_folding", "static_quantization", "dynamic_quantization"} <= passes(proposed(CNN)[1])
-    assert {"transformer_fusion", "weight_only_quantization"} <= passes(proposed(TRANSFORMER)[1])
-    assert "session_tuning" in passes(proposed(CNN)[1])
-    assert "name_fix" in passes(proposed(TREES)[1])
-
-
-def test_convolutions_are_never_quantized_dynamically() -> None:
-    for chain in proposed(CNN)[1].chains():
-        for point in chain.space.iterate():
-            assert point.get("dynamic", {}).get("op_types") != []
-
-
 def test_old_formats_are_upgraded_when_needed() -> None:
     old = replace(CNN, ir_version=3, opsets={"": 8})
     found = passes(proposed(old)[1])
@@ -240,12 +184,6 @@ def test_only_models_that_fit_into_the_target_s_memory_are_tried() -> None:
     _, plan = proposed(large, ProposalOptions(memory=150_000))
     assert passes(plan) & lossy == {"weight_only_quantization"}
     assert plan.pruned_by_rule["memory"] > 0
-
-
-def test_large_models_are_calibrated_without_histograms() -> None:
-    _, plan = proposed(replace(CNN, bytes=3 << 30))
-    values = {p["static"]["calibrate_method"] for c in plan.chains() for p in c.space.iterate() if "static" in p}
-    assert values == {"MinMax"}
 
 
 @pytest.mark.parametrize(
@@ -307,21 +245,6 @@ def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level
         assert [[*c.space.iterate()] for c in again.chains()] != []
         assert (spec.model, spec.data.evaluation) == ("model.onnx", "a b.npz")
         assert [c.weight for c in again.chains()] == [c.weight for c in plan.chains()]
-
-
-@pytest.mark.parametrize(
-    ("options", "text"), [({"precision": "int9"}, "did you mean 'int8'"), ({"level": 4}, "must be 0 to 3")]
-)
-def test_options_with_a_wrong_value_are_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        ProposalOptions(**options)
-
-
-def test_targets_by_short_name_and_typos() -> None:
-    assert ProposalOptions(execution_provider="directml").target().execution_provider == "DmlExecutionProvider"
-    assert ProposalOptions(device="gpu").target().execution_provider == "CUDAExecutionProvider"
-    with pytest.raises(InputError, match="execution provider"):
-        ProposalOptions(execution_provider="cudaa").target()
 
 
 def test_threads_are_searched_in_the_session_and_written_into_the_target() -> None:
