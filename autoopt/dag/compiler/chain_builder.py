@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from autoopt.dag.compiler.chain import Chain, ChainNode, CutValue
 from autoopt.dag.compiler.path_rules import PathRules, State
@@ -20,28 +20,9 @@ from autoopt.space import NodeSpace, Point, SearchSpace, Value, definition_to_js
 from autoopt.spec import DagSpec
 from autoopt.spec.nodes import OwnSearch, Searched
 
-if TYPE_CHECKING:
-    from _hashlib import HASH
-
 ARROW: Final = " -> "
 MAX_SEARCHED_FOR_PREFERRED: Final = 10_000
 """Points of one node that are searched for one with the preferred values."""
-
-
-@dataclass(frozen=True)
-class _Beginning:
-    """The first nodes of a path, with what all chains that begin with them share."""
-
-    state: State
-    nodes: tuple[str, ...] = ()
-    placed: tuple[ChainNode, ...] = ()
-    """The nodes and the passes inserted before them, without any cut."""
-    points: int = 1
-    """Points without any cut."""
-    withdrawn: tuple[CutValue, ...] = ()
-    """Values that this accelerator cannot use, without a chain."""
-    digest: HASH = field(default_factory=lambda: hashlib.sha256(b"["))
-    """Digest of the JSON list of the nodes' identities, which is still open."""
 
 
 @dataclass
@@ -72,43 +53,8 @@ class ChainBuilder:
         return ARROW.join(self.nodes(path))
 
     def chains(self, paths: Iterable[Path]) -> Iterator[Chain]:
-        """The chains of kept paths, lazily. What a path shares with the one before it is not built again."""
-        beginnings = [_Beginning(self.rules.start())]
-        before: Path = ()
-        for path in paths:
-            shared = 0
-            while shared < min(len(before), len(path)) and before[shared] == path[shared]:
-                shared += 1
-            del beginnings[shared + 1 :]
-            for key in path[shared:]:
-                beginnings.append(self._extended(beginnings[-1], key))
-            before = path
-            yield self._chain(beginnings[-1])
-
-    def _extended(self, beginning: _Beginning, key: str) -> _Beginning:
-        """The beginning with one more node."""
-        node = self.rules.graph.node_of[key]
-        placed = list(beginning.placed)
-        inserted, _ = self.rules.inserted(node, beginning.state.present)
-        for info in inserted:
-            space = NodeSpace(defaults=info.defaults)
-            host = self.lookup.host_of_required(info.name)
-            placed.append(ChainNode(self.inserted_id(info), info.name, info, space, True, host))
-        placed.append(self._chain_node(node))
-        state = self.rules.advance(beginning.state, key)
-        assert isinstance(state, State), "a kept path has no pruned step"
-        digest = beginning.digest.copy()
-        if node not in self._identity_texts:
-            self._identity_texts[node] = json.dumps(self.identity(node), sort_keys=True, separators=(",", ":"))
-        digest.update(f"{',' if beginning.nodes else ''}{self._identity_texts[node]}".encode())
-        return _Beginning(
-            state=state,
-            nodes=(*beginning.nodes, node),
-            placed=tuple(placed),
-            points=beginning.points * self.spaces[node].count,
-            withdrawn=beginning.withdrawn + self._withdrawn_values(node),
-            digest=digest,
-        )
+        """The chains of kept paths, lazily."""
+        return map(self._chain, paths)
 
     def _chain_node(self, node: str) -> ChainNode:
         """A node of the spec in any chain, without any cut."""
@@ -117,14 +63,28 @@ class ChainBuilder:
             self._chain_nodes[node] = ChainNode(node, info.name, info, self.spaces[node], host=self.spec.host_of(node))
         return self._chain_nodes[node]
 
-    def _chain(self, whole: _Beginning) -> Chain:
-        nodes, placed = whole.nodes, whole.placed
-        digest = whole.digest.copy()
-        digest.update(b"]")
-        chain_id = digest.hexdigest()[:16]
+    def _inserted_node(self, info: PassInfo) -> ChainNode:
+        """A required pass that the spec does not have."""
+        host = self.lookup.host_of_required(info.name)
+        return ChainNode(self.inserted_id(info), info.name, info, NodeSpace(defaults=info.defaults), True, host)
+
+    def _chain(self, path: Path) -> Chain:
+        nodes = self.nodes(path)
+        state = self.rules.start()
+        placed: list[ChainNode] = []
+        points_before = 1
+        cut_values: list[CutValue] = []
+        for key, node in zip(path, nodes, strict=True):
+            inserted, _ = self.rules.inserted(node, state.present)
+            placed += [*map(self._inserted_node, inserted), self._chain_node(node)]
+            points_before *= self.spaces[node].count
+            following = self.rules.advance(state, key)
+            assert isinstance(following, State), "a kept path has no pruned step"
+            state = following
+        identity = ",".join(map(self._identity_text, nodes))
+        chain_id = hashlib.sha256(f"[{identity}]".encode()).hexdigest()[:16]
         single_cuts: dict[str, list[int]] = {}
         combinations: list[Point] = []
-        cut_values: list[CutValue] = []
         for index, cut in enumerate(self.cuts):
             if not cut.scope.covers(nodes) or not set(cut.values) <= set(nodes):
                 continue
@@ -133,16 +93,16 @@ class ChainBuilder:
                 combinations.append({node: dict(params) for node, params in cut.values.items()})
             else:
                 single_cuts.setdefault(cut.single[0], []).append(index)
-        if single_cuts:
-            placed = tuple(self._with_cuts(node, single_cuts.get(node.id, ())) for node in placed)
+        placed = [self._with_cuts(node, single_cuts.get(node.id, ())) for node in placed]
         space = SearchSpace({node.id: node.space for node in placed}, tuple(combinations))
-        cut_values += [replace(cut, chain=chain_id) for cut in whole.withdrawn]
+        for node in nodes:
+            cut_values += [replace(cut, chain=chain_id) for cut in self._withdrawn_values(node)]
         return Chain(
             id=chain_id,
             name=ARROW.join(nodes),
-            nodes=placed,
+            nodes=tuple(placed),
             space=space,
-            points_before=whole.points,
+            points_before=points_before,
             cuts=tuple(cut_values),
             weight=self._weight(nodes, chain_id),
             prior=tuple(self._preferred_points(nodes, space)),
@@ -154,6 +114,11 @@ class ChainBuilder:
         space = self.spaces[node]
         search = {name: definition_to_json(parameter) for name, parameter in space.search.items()}
         return [node, self.rules.infos[node].name, search, dict(space.fixed)]
+
+    def _identity_text(self, node: str) -> str:
+        if node not in self._identity_texts:
+            self._identity_texts[node] = json.dumps(self.identity(node), sort_keys=True, separators=(",", ":"))
+        return self._identity_texts[node]
 
     def inserted_id(self, info: PassInfo) -> str:
         """The node id of an inserted pass: its name, with a suffix if a node of the spec is called so."""
