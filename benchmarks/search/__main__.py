@@ -54,7 +54,7 @@ def main() -> None:
     leaving_out.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
     varying = commands.add_parser("vary", help="replay with another value of a number of autoopt/tuning.py")
-    varying.add_argument("numbers", nargs="+", metavar="RECORD.FIELD=VALUE", help="such as search.new_chain=4")
+    varying.add_argument("numbers", nargs="+", metavar="RECORD.FIELD=VALUE", help="such as search.good=5")
     varying.add_argument("--seeds", type=int, default=40)
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()

@@ -39,7 +39,7 @@ def replays(seeds: int) -> dict[str, list[float]]:
 
 
 def changed(settings: Sequence[str]) -> None:
-    """Set numbers, as `search.new_chain=4`."""
+    """Set numbers, as `search.good=5`."""
     for setting in settings:
         name, _, value = setting.partition("=")
         record, _, field = name.partition(".")

@@ -56,7 +56,7 @@ def _probability_of_success(x: Array, labels: Array, candidates: Array) -> Array
     base = float(known.sum() + 1) / (len(known) + 2)
     deviation = math.sqrt(base * (1 - base))
     mean = base + deviation * _averaged_mean(x[finished], (known - base) / deviation, candidates)
-    return np.clip(mean, SEARCH.min_certainty, SEARCH.max_certainty)
+    return np.clip(mean, SEARCH.least_doubt, 1 - SEARCH.least_doubt)
 
 
 def _averaged_mean(x: Array, y: Array, candidates: Array) -> Array:
@@ -94,7 +94,7 @@ def _probability(x: Array, labels: Array, candidates: Array) -> Array:
     model = GaussianProcess(scales=LABEL_SCALES)
     model.fit(x[finished], known - base)
     mean, _ = model.predict(candidates)
-    probability: Array = np.clip(mean + base, SEARCH.min_certainty, SEARCH.max_certainty)
+    probability: Array = np.clip(mean + base, SEARCH.least_doubt, 1 - SEARCH.least_doubt)
     return probability
 
 
@@ -107,4 +107,4 @@ def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
     model = GaussianProcess()
     model.fit(x[known], scale.standardized(violation[known]))
     chances = chances_below(-scale.mean / scale.unit, model, candidates)
-    return np.clip(chances, SEARCH.min_certainty, SEARCH.max_certainty)
+    return np.clip(chances, SEARCH.least_doubt, 1 - SEARCH.least_doubt)

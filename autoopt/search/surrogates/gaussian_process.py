@@ -102,7 +102,7 @@ def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
         for noise in SEARCH.noises:
             spectrum = np.maximum(values, 0.0) + noise
             fit = float((squares / spectrum).sum())
-            variance = min(SEARCH.max_variance, max(SEARCH.min_variance, fit / len(y)))
+            variance = min(SEARCH.largest_variance, max(1 / SEARCH.largest_variance, fit / len(y)))
             likelihood = -0.5 * (fit / variance + len(y) * math.log(variance) + float(np.log(spectrum).sum()))
             grid.append((likelihood, Scales(length, noise, variance)))
     return grid
