@@ -134,16 +134,19 @@ def run(
     if data is None and reading.image_size is not None and names_model(graph):
         fields["measurement"] = {**options.get("measurement", {}), "image_size": list(reading.image_size)}
         reading = replace(reading, image_size=None)  # the size of generated images
-    evaluation = reading.config(None if data is None else data_file(data, folder), source or graph)
-    if "calibration" in options:
-        calibration = data_file(options["calibration"], folder)
-        fields["calibration"] = replace(reading, classes=None).config(calibration, source or graph)
+    calibration = fields.pop("calibration", None)
+    evaluation, other = reading.configs(
+        None if data is None else data_file(data, folder),
+        None if calibration is None else data_file(calibration, folder),
+        source or graph,
+    )
     if listener is not None:
         fields["observer"] = CallbackObserver(listener)
     with ExitStack() as stack:
         if "observer" not in fields and in_notebook():
             fields["observer"] = stack.enter_context(Progress(sys.stdout))
-        request = RunRequest(dag=graph, model=source, data=evaluation, out=None if out is None else Path(out))
+        to = None if out is None else Path(out)
+        request = RunRequest(graph, model=source, data=evaluation, calibration=other, out=to)
         result = execute(replace(request, **fields), engine)
         return Run.of(result, home, db_url, request.out)
 

@@ -35,7 +35,7 @@ def data(
     from autoopt.problem.probe import Probe
     from autoopt.settings import settings
 
-    source = data_source(reading.apply(path, str(model)), settings().home / "downloads", digested=False)
+    source = data_source(reading.reading().config(path, str(model)), settings().home / "downloads", digested=False)
     with Probe() as probe:
         inspection = probe.inspect(model)
         description = probe.describe(source, model.absolute())

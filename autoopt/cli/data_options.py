@@ -12,7 +12,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
-    from autoopt.data.reading import Config, Reading
+    from autoopt.data.reading import Reading
     from autoopt.problem.run_request import RunRequest
 
 Layout = Literal["NCHW", "NHWC"]
@@ -147,23 +147,6 @@ class DataOptions:
             sample_rate=self.sample_rate,
         )
 
-    def apply(self, path: str | None, model: str | None = None) -> Config:
-        """The data configuration of a path with these options; the path itself without any.
-
-        Raises:
-            InputError: An option is malformed or does not apply, or there is no path.
-        """
-        return self.reading().config(path, model)
-
-    def apply_to_both(self, data: str | None, calibration: str | None, model: str | None) -> tuple[Config, Config]:
-        """The configurations of the evaluation data and of the calibration data, if there are any.
-
-        Raises:
-            InputError: as for `apply`.
-        """
-        other = replace(self, classes=None).apply(calibration, model) if calibration else None
-        return self.apply(data, model), other
-
 
 def _inputs(text: str | None) -> list[str] | dict[str, str] | None:
     """Names of columns, or the column of each of the model's inputs: `A,B` or `x=A,y=B`."""
@@ -223,10 +206,10 @@ def request_of(
     from autoopt.settings import settings
     from autoopt.spec.proposal_options import names_model
 
-    first, parts = read_models(models, settings().home)
+    (first, parts), given = read_models(models, settings().home), reading.reading()
     if data is None and calibration is None and names_model(first):
-        generated = replace(reading, image_size=None)
-        measurement = without_nulls({"image_size": _size(reading.image_size)})
-        return RunRequest(first, model=model, parts=parts, data=generated.apply(None), measurement=measurement)
-    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, model or first)
-    return RunRequest(first, model=model, parts=parts, data=evaluation_data, calibration=calibration_data)
+        measurement = without_nulls({"image_size": given.image_size})  # of generated images
+        evaluation = replace(given, image_size=None).config(None)
+        return RunRequest(first, model=model, parts=parts, data=evaluation, measurement=measurement)
+    evaluation, other = given.configs(data, calibration, model or first)
+    return RunRequest(first, model=model, parts=parts, data=evaluation, calibration=other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -75,6 +75,11 @@ class Reading:
         path = str(data)
         components = self._components(path, model, config)
         return {"path": path, **config, **components} if config or components else path
+
+    def configs(self, data: object, calibration: object, model: object) -> tuple[Config, Config]:
+        """The configurations of the evaluation data and of the calibration data, whose labels nobody reads."""
+        other = None if calibration is None else replace(self, classes=None).config(calibration, model)
+        return self.config(data, model), other
 
     def _components(self, path: str, model: object, config: Json) -> Json:
         """The loader or the step with the other options; takes the fields of `config` that the loader takes itself."""
