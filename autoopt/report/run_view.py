@@ -16,7 +16,7 @@ from autoopt.metrics import MEDIAN_LATENCY, is_ratio_metric, known_metric
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Column, Table, table_of
 from autoopt.report.words.chains import shared_flags
-from autoopt.report.words.change import change_of, ratio_change
+from autoopt.report.words.change import change_of
 from autoopt.report.words.formatting import ALL_MEASUREMENTS, counts_text, percent, plural, seconds_text, short
 from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
@@ -288,7 +288,7 @@ def _figure_columns(
             title = f"change, {ALL_MEASUREMENTS}"
             if kind(metric) != "latency" or result.is_interim:
                 title = "change"
-            yield Column(title, [_change(metric, model) for model in models])
+            yield Column(title, [change_of(metric, model) for model in models])
 
 
 def _value_texts(metric: str, values: Sequence[float | None], limits: Sequence[float], decimals: int) -> list[str]:
@@ -297,13 +297,6 @@ def _value_texts(metric: str, values: Sequence[float | None], limits: Sequence[f
     if decimals == 1 and len(set(texts)) != len(set(values)):
         return _value_texts(metric, values, limits, 2)
     return texts
-
-
-def _change(metric: str, model: ModelResult) -> str:
-    """The change of a metric from the source; empty for the source itself, and without a ratio."""
-    if model.is_source or metric not in model.ratios:
-        return ""
-    return ratio_change(metric, model.ratios[metric])
 
 
 def _all_passes(model: ModelResult, shared: Set[str]) -> str:

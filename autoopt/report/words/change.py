@@ -110,11 +110,16 @@ def change_text(
 
 
 def change_of(metric: str, model: ModelResult) -> str:
-    """The change of a metric beside its values; for a quality metric, the data that it was measured on."""
+    """The change of a metric from the source, beside its values; of a quality metric, the data that it was measured on.
+
+    Empty for the source itself, and if nothing is known.
+    """
+    if model.is_source:
+        return ""
     if not is_quality(metric):
         ratio = model.ratios.get(metric)
         return "" if ratio is None else ratio_change(metric, ratio)
-    if model.is_source or model.measured.items is None:
+    if model.measured.items is None:
         return ""
     identical = "identical outputs " if model.measured.identical_outputs else ""
     return f"{identical}on {plural(model.measured.items, 'item')}"
