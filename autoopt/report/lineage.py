@@ -46,28 +46,25 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each set of parameters that was given up, and one for what was measured."""
+    """Yield a line for each set of parameters that was given up, and one for what was measured.
+
+    That has the changes from the source, each from the first measurement of the model, then the quality.
+    """
     for attempt in step.get("attempts") or ():
         yield f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}"
-    texts = _measured_texts(step.get("ratios") or {}, step.get("metrics") or {})
-    if texts:
-        yield f"     measured: {'; '.join(texts)}"
-
-
-def _measured_texts(ratios: Mapping[str, float], metrics: Mapping[str, float]) -> list[str]:
-    """The changes from the source, each from the first measurement of the model, then the quality."""
-    texts = []
-    exact = {name: Estimate.exact(ratio) for name, ratio in ratios.items() if is_ratio_metric(name)}
-    changes = []
-    for name, ratio in exact.items():
-        change = ratio_change(name, ratio)
-        changes.append(f"{name} {change}" if words_of(name) is TIME else change)
+    changes, texts = [], []
+    for name, value in (step.get("ratios") or {}).items():
+        if is_ratio_metric(name):
+            change = ratio_change(name, Estimate.exact(value))
+            changes.append(f"{name} {change}" if words_of(name) is TIME else change)
     if changes:
         texts.append(f"{', '.join(changes)} ({FIRST_MEASUREMENT})")
+    metrics = step.get("metrics") or {}
     qualities = [f"{name} {figure_text(name, value)}" for name, value in metrics.items() if is_quality(name)]
     if qualities:
         texts.append(", ".join(qualities))
-    return texts
+    if texts:
+        yield f"     measured: {'; '.join(texts)}"
 
 
 def _step_line(place: str, step: Mapping[str, Any]) -> str:

@@ -351,23 +351,14 @@ def _advantage(result: RunResult, model: ModelResult, best: ModelResult) -> str:
     size, best_size = model.metrics.get("size"), best.metrics.get("size")
     if size is not None and best_size is not None and size < SMALLER * best_size:
         return "smaller"
-    texts = [_better_quality(name, model, best) for name in headlines(result) if is_quality(name)]
-    return next(filter(None, texts), "")
-
-
-def _better_quality(name: str, model: ModelResult, best: ModelResult) -> str:
-    """`higher accuracy`, if people see a difference to the best model; else empty."""
-    metric, value, best_value = known_metric(name), model.metrics.get(name), best.metrics.get(name)
-    if (
-        metric is None
-        or value is None
-        or best_value is None
-        or figure_text(name, value) == figure_text(name, best_value)
-    ):
-        return ""
-    if not is_better(value, best_value, metric.direction):
-        return ""
-    return {"minimize": f"lower {name}", "maximize": f"higher {name}"}[metric.direction]
+    for name in filter(is_quality, headlines(result)):
+        metric, value, best_value = known_metric(name), model.metrics.get(name), best.metrics.get(name)
+        if metric is None or value is None or best_value is None:
+            continue
+        looks_better = figure_text(name, value) != figure_text(name, best_value)
+        if looks_better and is_better(value, best_value, metric.direction):
+            return {"minimize": f"lower {name}", "maximize": f"higher {name}"}[metric.direction]
+    return ""
 
 
 def _is_worse(result: RunResult, model: ModelResult) -> bool:

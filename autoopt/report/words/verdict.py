@@ -61,8 +61,15 @@ def lossy_steps(result: RunResult) -> list[str]:
 
 def _answer_lines(result: RunResult) -> list[str]:
     """The sentences on the best model."""
+    if result.is_interim and result.parts:
+        return ["So far: the models are not measured together yet."]
     if result.is_interim:
-        return [f"So far: {_interim_answer(result)}"]
+        said = "no model meets the constraints"
+        if result.best is not None:
+            said = ", ".join(gains(result, result.best)) or result.best.short_chain
+            if result.best.is_source:
+                said = "no candidate is measurably better than your model"
+        return [f"So far: {said}."]
     if result.best is None:
         return ["No model meets the constraints."]
     if result.best.is_source:
@@ -119,17 +126,6 @@ def _time_lines(result: RunResult) -> list[str]:
         return []
     trials = plural(result.trial_counts.get("total", 0), "trial")
     return [f"The time was up after {trials}; more time ({option('minutes')}) allows more."]
-
-
-def _interim_answer(result: RunResult) -> str:
-    """The answer of a run that has not finished."""
-    if result.parts:
-        return "the models are not measured together yet."
-    if result.best is None:
-        return "no model meets the constraints."
-    if result.best.is_source:
-        return "no candidate is measurably better than your model."
-    return f"{', '.join(gains(result, result.best)) or result.best.short_chain}."
 
 
 def gains(result: RunResult, model: ModelResult) -> list[str]:
