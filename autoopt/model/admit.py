@@ -25,9 +25,9 @@ from autoopt.model.files import MODEL, ORT_MODEL, digest_of_contents, version_of
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
 from autoopt.model.repairs import repair
-from autoopt.model.split.splitting import Changed, split_files
+from autoopt.model.splitting import Changed, split_files
 from autoopt.model.tensors import packed_bytes
-from autoopt.model.weight_files import FileBytes, NotSplit, chunks_of
+from autoopt.model.weight_files import FilePart, chunks_of
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class _Admitted:
 
     graph: Path
     """Our copy."""
+    model: ModelProto | None
+    """Its content, except in ORT format."""
     files: Mapping[str, IO[bytes]]
     """The open files of external data by their names."""
     repairs: tuple[str, ...]
@@ -143,6 +145,7 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
         _copy(graph, copy)
         files: dict[str, IO[bytes]] = {}
         repairs: list[str] = []
+        model: ModelProto | None = None
         if copy.name == MODEL:
             try:
                 model = parse(copy)
@@ -153,7 +156,7 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
             if repairs:
                 copy.write_bytes(model.SerializeToString(deterministic=True))
         states |= {file.fileno(): version_of(os.fstat(file.fileno())) for file in files.values()}
-        yield _Admitted(copy, files, tuple(repairs), source, states)
+        yield _Admitted(copy, model, files, tuple(repairs), source, states)
 
 
 def _open_files(source: Path, model: ModelProto, open_files: ExitStack) -> dict[str, IO[bytes]]:
@@ -173,17 +176,17 @@ def _open_files(source: Path, model: ModelProto, open_files: ExitStack) -> dict[
 
 def _split(admitted: _Admitted, folder: Path) -> Path | None:
     """Split an admitted model into a folder of split models; None if it stays as it is."""
-    if admitted.graph.name != MODEL:
+    if admitted.model is None:
         return None
     with admitted.graph.open("rb") as graph:
-        files = {MODEL: FileBytes(graph.fileno())}
-        files |= {name: FileBytes(file.fileno()) for name, file in admitted.files.items()}
+        opened = {MODEL: graph, **admitted.files}
+        files = {name: FilePart(file.fileno(), 0, os.fstat(file.fileno()).st_size) for name, file in opened.items()}
         try:
-            digest = digest_of_contents({name: chunks_of(data, 0, len(data)) for name, data in files.items()})
+            digest = digest_of_contents({name: chunks_of(file) for name, file in files.items()})
             if not admitted.is_unchanged:
                 raise Changed
-            return split_files(files, folder, digest)
-        except (Changed, NotSplit):  # the user's file changed between two looks at it
+            return split_files(admitted.model, files, folder, digest)
+        except (Changed, EOFError):  # the user's file changed between two looks at it
             raise _changed(admitted.source) from None
 
 

@@ -12,7 +12,7 @@ from autoopt.model import tensors as walk
 from autoopt.model.inspection import PLAIN_FORMS, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.roles import Dimension
-from autoopt.model.split.stored import came_with_external_data, is_split, sizes_of
+from autoopt.model.split import came_with_external_data, is_split, sizes_of
 from autoopt.model.tensors import ALL_VALUES, constant_shapes, names_of, table_lengths
 
 if TYPE_CHECKING:

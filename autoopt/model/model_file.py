@@ -14,7 +14,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import MODEL, digest_file, digest_folder, external_names, known_digest, version_of
 from autoopt.model.model_set import MODEL_SET, ModelSet
-from autoopt.model.split.stored import ORIGINAL, came_with_external_data, is_split, sizes_of
+from autoopt.model.split import came_with_external_data, is_split, own_graph_digest, sizes_of
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,7 @@ def has_external_data(model: str | Path) -> bool:
 
 def graph_digest(path: Path) -> str:
     """Digest the file with the graph of a model."""
-    if not is_split(path):
-        return digest_file(path)
-    original = path.with_suffix(ORIGINAL)
-    return digest_file(original) if original.exists() else path.stem
+    return own_graph_digest(path) if is_split(path) else digest_file(path)
 
 
 def artifact_digest(path: Path) -> str:

@@ -23,7 +23,7 @@ from autoopt.model.session_options import (
     SessionConfig,
     session_config,
 )
-from autoopt.model.split.stored import as_deployed
+from autoopt.model.split import as_deployed
 from autoopt.script import load_script
 from autoopt.target import DEFAULT_EP, DEVICE_OF
 

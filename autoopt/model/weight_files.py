@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
-from autoopt.model.file_copies import BLOCK, append_part
+from autoopt.model.file_copies import append_part
 from autoopt.working_folder import replacing
 
 LOCK: Final = ".lock"
@@ -20,62 +20,29 @@ LOCK: Final = ".lock"
 WEIGHTS: Final = "weights"
 CHUNK: Final = 1 << 20
 """Bytes that are read at once."""
-READ_ONCE: Final = 64 << 20
-"""Weights of no more bytes are held in memory while they are digested and written."""
 RENEWED_AFTER: Final = 1800.0
 """Seconds after which a use of a weight is recorded again."""
 
 
-class Bytes(Protocol):
-    """Bytes that can be read in parts."""
+@dataclass(frozen=True)
+class FilePart:
+    """A part of an open file."""
 
-    def __len__(self) -> int: ...
+    descriptor: int
+    start: int
+    stop: int
 
-    def __getitem__(self, part: slice, /) -> bytes | memoryview: ...
+
+Content: TypeAlias = bytes | FilePart
 
 
 @dataclass(frozen=True)
-class Weight:
-    """The content of a file of weights."""
+class Slice:
+    """A part of a file of weights."""
 
     digest: str
-    size: int
-
-
-Piece: TypeAlias = bytes | memoryview | Weight
-"""A part of a file."""
-
-
-class NotSplit(Exception):
-    """The model is not split, because it is small or its files are unusual."""
-
-
-class FileBytes:
-    """The bytes of an open file."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, part: slice, /) -> bytes:
-        start, stop, _ = part.indices(self._size)
-        data = os.pread(self._descriptor, max(0, stop - start), start)
-        while len(data) < stop - start:  # the kernel reads at most 2 GiB at once
-            more = os.pread(self._descriptor, stop - start - len(data), start + len(data))
-            if not more:
-                raise NotSplit("the file became shorter")
-            data += more
-        return data
-
-    def append_to(self, target: int, start: int, stop: int) -> None:
-        """Write a part at the position of an open file, which shares its blocks where the file system can."""
-        try:
-            append_part(self._descriptor, start, stop, target)
-        except EOFError as error:
-            raise NotSplit(str(error)) from None
+    start: int
+    stop: int
 
 
 class WeightFiles:
@@ -92,23 +59,28 @@ class WeightFiles:
         """The files of all weights."""
         return self._folder.glob("[0-9a-f][0-9a-f]/" + "[0-9a-f]" * 64)
 
-    def add(self, data: Bytes, start: int, stop: int, *, replace: bool = False) -> Weight:
-        """Store a part of `data`, unless it is there and `replace` is off. It is durable afterwards."""
-        is_shareable = isinstance(data, FileBytes) and start % BLOCK == 0
-        if stop - start <= READ_ONCE and not is_shareable:
-            data, start, stop = data[start:stop], 0, stop - start
-        digest = hashlib.sha256()
-        for chunk in chunks_of(data, start, stop):
+    def add(self, content: Content, *, replace: bool = False) -> Slice:
+        """Store a weight, unless it is there and `replace` is off. It is durable afterwards.
+
+        Raises:
+            EOFError: The file became shorter.
+        """
+        digest, size = hashlib.sha256(), 0
+        for chunk in chunks_of(content):
             digest.update(chunk)
-        weight = Weight(digest.hexdigest(), stop - start)
+            size += len(chunk)
+        weight = Slice(digest.hexdigest(), 0, size)
         if replace or not self.renew(weight):
             path = self.path(weight.digest)
             path.parent.mkdir(parents=True, exist_ok=True)
             with _new_file(path) as file:
-                _write_part(data, start, stop, file)
+                if isinstance(content, bytes):
+                    file.write(content)
+                else:
+                    append_part(content.descriptor, content.start, content.stop, file.fileno())
         return weight
 
-    def renew(self, weight: Weight) -> bool:
+    def renew(self, weight: Slice) -> bool:
         """Record that a weight is used; False if it does not exist."""
         path = self.path(weight.digest)
         try:
@@ -119,49 +91,48 @@ class WeightFiles:
                     os.utime(path)
         except FileNotFoundError:
             return False
-        return status.st_size == weight.size
+        return status.st_size == weight.stop
 
-    def read(self, pieces: Iterable[Piece]) -> Iterator[bytes | memoryview]:
-        """The bytes of pieces, in chunks.
-
-        Raises:
-            FileNotFoundError: A weight is missing.
-        """
-        for piece in pieces:
-            if not isinstance(piece, Weight):
-                yield piece
-                continue
-            with self.path(piece.digest).open("rb", buffering=0) as file:
-                while chunk := file.read(CHUNK):
-                    yield chunk
-
-    def write(self, pieces: Iterable[Piece], file: BinaryIO) -> None:
-        """Write pieces; the file shares blocks with the weights where the file system can.
+    def read(self, slices: Iterable[Slice]) -> Iterator[bytes]:
+        """The bytes of parts of weights, in chunks.
 
         Raises:
             FileNotFoundError: A weight is missing.
+            EOFError: A weight is too short.
         """
-        for piece in pieces:
-            if isinstance(piece, Weight):
-                with self.path(piece.digest).open("rb", buffering=0) as weight:
-                    data = FileBytes(weight.fileno())
-                    _write_part(data, 0, len(data), file)
-            else:
-                file.write(piece)
+        for part in slices:
+            with self.path(part.digest).open("rb", buffering=0) as file:
+                yield from chunks_of(FilePart(file.fileno(), part.start, part.stop))
+
+    def write(self, slices: Iterable[Slice], target: Path) -> None:
+        """Write parts of weights to a file, which shares blocks with them where the file system can.
+
+        Raises:
+            FileNotFoundError: A weight is missing.
+            EOFError: A weight is too short.
+        """
+        with target.open("wb", buffering=0) as file:
+            for part in slices:
+                with self.path(part.digest).open("rb", buffering=0) as weight:
+                    append_part(weight.fileno(), part.start, part.stop, file.fileno())
 
 
-def _write_part(data: Bytes, start: int, stop: int, file: BinaryIO) -> None:
-    if isinstance(data, FileBytes):
-        file.flush()
-        data.append_to(file.fileno(), start, stop)
-    else:
-        file.writelines(chunks_of(data, start, stop))
+def chunks_of(content: Content) -> Iterator[bytes]:
+    """Some content, of `CHUNK` bytes at most at once if it is in a file.
 
-
-def chunks_of(data: Bytes, start: int, stop: int) -> Iterator[bytes | memoryview]:
-    """A part of `data`, of `CHUNK` bytes at most at once."""
-    for position in range(start, stop, CHUNK):
-        yield data[position : min(position + CHUNK, stop)]
+    Raises:
+        EOFError: The file ends before.
+    """
+    if isinstance(content, bytes):
+        yield content
+        return
+    position = content.start
+    while position < content.stop:
+        chunk = os.pread(content.descriptor, min(CHUNK, content.stop - position), position)
+        if not chunk:
+            raise EOFError("the file became shorter")
+        position += len(chunk)
+        yield chunk
 
 
 @contextmanager
@@ -174,10 +145,10 @@ def held(root: Path, kind: int) -> Iterator[None]:
         yield
 
 
-def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+def write_durably(path: Path, content: bytes) -> None:
     """Write a read-only file that is either complete or absent."""
     with _new_file(path) as file:
-        file.writelines(chunks)
+        file.write(content)
 
 
 @contextmanager
@@ -198,8 +169,3 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def total_size(pieces: Iterable[Piece]) -> int:
-    """The bytes of pieces together."""
-    return sum(piece.size if isinstance(piece, Weight) else len(piece) for piece in pieces)

@@ -39,7 +39,7 @@ def admit(payload: JsonObject) -> dict[str, JsonValue]:
 def _admitted(source: Path, dest: Path, payload: JsonObject) -> dict[str, JsonValue]:
     """Copy or store a model on this machine; the reply of `admit`."""
     from autoopt.model.admit import admit_model, store_model
-    from autoopt.model.split.stored import is_split, sizes_of
+    from autoopt.model.split import is_split, sizes_of
 
     if payload.get("split_folder"):
         admitted = store_model(source, dest, Path(str(payload["split_folder"])))

@@ -17,9 +17,8 @@ from autoopt.measure.latency.executed_graph import executed_graphs
 from autoopt.measure.request import SAME_GRAPH, WORK, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
-from autoopt.model import io
+from autoopt.model import io, splitting
 from autoopt.model.model_file import ModelFile
-from autoopt.model.split import splitting
 
 
 def renamed() -> Any:
@@ -337,7 +336,7 @@ def test_a_split_model_executes_the_graph_of_the_whole_one(
     model = builders.model(nodes, [builders.tensor("x", [1, width])], [builders.tensor("y", [1, 16])], {"w": weight})
     request = request_for(tmp_path, model, model)
     (tmp_path / "split").mkdir()
-    candidate = ModelFile(str(io.save_split(model, tmp_path / "split")))
+    candidate = ModelFile(str(splitting.save_split(model, tmp_path / "split")))
     written = bytes_written()
     executed_graphs(replace(request, candidate=candidate, executed_graphs=("", "known")))
     if width == 256:

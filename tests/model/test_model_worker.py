@@ -9,11 +9,11 @@ import builders
 import onnxruntime
 import pytest
 
-from autoopt.model import worker
+from autoopt.model import splitting, worker
 from autoopt.model.admit import NotAdmitted
 from autoopt.model.files import digest_folder
 from autoopt.model.io import save
-from autoopt.model.split import splitting, stored
+from autoopt.model.split import digest_files
 from autoopt.model.weight_files import WeightFiles
 
 
@@ -37,7 +37,7 @@ def test_a_large_model_goes_straight_to_the_store(tmp_path: Path, monkeypatch: p
     reply = worker.admit(document)
     graph = Path(str(reply["path"]))
     assert graph.parent == tmp_path / "store" / "split"
-    assert reply["digest"] == digest_folder(tmp_path / "source") == stored.digest_files(graph)
+    assert reply["digest"] == digest_folder(tmp_path / "source") == digest_files(graph)
     assert list((tmp_path / "dest").iterdir()) == [tmp_path / "dest" / "model.onnx"]  # no copy of the weights
     assert reply["files"] == ["model.onnx", "model.onnx.data"]
 
@@ -52,7 +52,7 @@ def test_a_damaged_weight_in_the_store_is_replaced(tmp_path: Path, monkeypatch: 
     weight.chmod(0o644)
     weight.write_bytes(bytes(weight.stat().st_size))
     assert worker.admit(document) == reply
-    assert stored.digest_files(Path(str(reply["path"]))) == reply["digest"]
+    assert digest_files(Path(str(reply["path"]))) == reply["digest"]
 
 
 def test_a_url_is_downloaded_into_the_cache(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from micro_models import MODELS
 
-from autoopt.model import io
-from autoopt.model.split import splitting
-from autoopt.model.split.stored import FOLDER
+from autoopt.model import io, splitting
+from autoopt.model.split import FOLDER
 from autoopt.passes.base import Refused
 from autoopt.passes.execution.current_model import CurrentModel, opened
 
@@ -85,7 +84,7 @@ def test_a_pass_that_takes_an_ir_model_of_a_split_one_gets_no_weights(
     monkeypatch.setattr(splitting, "SPLIT_ABOVE", 0)
     monkeypatch.setattr(splitting, "LEAST_WEIGHT", 16)
     monkeypatch.setattr(splitting, "LARGEST_GRAPH_SHARE", 1)
-    graph = io.save_split(MODELS["mlp"](), tmp_path / FOLDER)
+    graph = splitting.save_split(MODELS["mlp"](), tmp_path / FOLDER)
     current = CurrentModel(graph, is_small=True)
     current.model.graph.name = "with weights"
     assert any(io.external_tensors(current.copy("ir")))

@@ -12,9 +12,9 @@ from bench import ops, outputs, saved, step, steps
 from micro_models import MODELS, made, normal, positive
 from onnxruntime.transformers.shape_infer_helper import SymbolicShapeInferenceHelper
 
-from autoopt.model.split import splitting
-from autoopt.model.split.splitting import split_folder
-from autoopt.model.split.stored import FOLDER, is_split
+from autoopt.model import splitting
+from autoopt.model.split import FOLDER, is_split
+from autoopt.model.splitting import split_folder
 from autoopt.passes.fusion.transformer import GeluApproximation, TransformerFusion, count_attention, has_normalization
 from autoopt.passes.runner import run
 

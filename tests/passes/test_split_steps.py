@@ -14,10 +14,9 @@ import pytest
 from micro_models import made, normal
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from autoopt.model import io
+from autoopt.model import io, splitting
 from autoopt.model.files import bytes_in, digest_folder
-from autoopt.model.split import splitting
-from autoopt.model.split.stored import FOLDER, digest_files, is_split, write_files
+from autoopt.model.split import FOLDER, digest_files, is_split, write_files
 from autoopt.passes.execution import current_model
 from autoopt.passes.onnx_tools import graphs, large_models
 from autoopt.passes.quantize.pre_process import QuantPreProcess

@@ -12,11 +12,10 @@ from split_models import WEIGHT, layers, put_large, weights
 from store_helpers import age, pass_run, start_run
 
 from autoopt.errors import SystemFailure
-from autoopt.model import io
+from autoopt.model import io, splitting
 from autoopt.model.files import bytes_in, digest_folder, files_in
 from autoopt.model.model_set import MODEL_SET, ModelSet, Part
-from autoopt.model.split import splitting
-from autoopt.model.split.stored import digest_files, is_split, sizes_of
+from autoopt.model.split import digest_files, is_split, sizes_of
 from autoopt.store import Store, open_store
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.maintenance.backup import backup, restore
@@ -29,6 +28,8 @@ from autoopt.store.sql.database import open_database
 @pytest.fixture(autouse=True)
 def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
+    monkeypatch.setattr(splitting, "LARGEST_GRAPH_SHARE", 2)
+    monkeypatch.setattr(splitting, "split_elsewhere", splitting.split_folder)  # in this process: it knows the limit
 
 
 @pytest.mark.parametrize("external", [False, True])
@@ -168,7 +169,7 @@ def test_backup_and_shared_copies_hold_the_files_as_they_were(tmp_path: Path, ex
 
 
 def split_by_worker(store: Store) -> tuple[Path, str]:
-    graph = io.save_split(layers("net"), store.artifacts.split_folder)
+    graph = splitting.save_split(layers("net"), store.artifacts.split_folder)
     assert graph is not None
     digest = digest_files(graph)
     return splitting.publish(graph, digest), digest

@@ -19,7 +19,7 @@ from autoopt.model.model_file import ModelFile
 from autoopt.model.random_nodes import seeded
 from autoopt.model.roles import Role, input_roles, may_be_same
 from autoopt.model.session import NO_PREPACKING, make_session
-from autoopt.model.split.stored import is_split
+from autoopt.model.split import is_split
 from autoopt.model.tensors import by_name
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from autoopt.model import io
 from autoopt.model.model_file import ModelFile, size_of
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import plain_options
-from autoopt.model.split.references import weight_at
-from autoopt.model.split.stored import is_split
+from autoopt.model.split import is_split, weight_at
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
+from autoopt.model import splitting
 from autoopt.model.lazy_imports import ir
-from autoopt.model.split import splitting
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
-from autoopt.model.split.stored import is_split, sizes_of
+from autoopt.model.split import is_split, sizes_of
 from autoopt.passes.base import Refused, Takes, Touch
 from autoopt.passes.base.conversion import make_weights_dense
 from autoopt.passes.onnx_tools.graphs import fixed_size

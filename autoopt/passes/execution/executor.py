@@ -20,8 +20,8 @@ from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.model_file import artifact_digest
 from autoopt.model.repairs import allow_constants
 from autoopt.model.session_options import session_config
-from autoopt.model.split.splitting import publish
-from autoopt.model.split.stored import digest_files, remove, sizes_of
+from autoopt.model.split import digest_files, remove, sizes_of
+from autoopt.model.splitting import publish, save_split
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused
 from autoopt.passes.base.build import build_pass
@@ -275,7 +275,7 @@ class PassExecutor:
             return False
         else:
             if self.split_folder is not None:
-                split = io.save_split(model, self.split_folder)
+                split = save_split(model, self.split_folder)
                 if split is not None:
                     return self._take_over_split(split, model, pass_)
                 io.load_weights(model, self.split_folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.memory import free_memory, return_unused
-from autoopt.model.split.stored import is_split, sizes_of
+from autoopt.model.split import is_split, sizes_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.execution.current_model import KEPT_FILES, CurrentModel
 from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES

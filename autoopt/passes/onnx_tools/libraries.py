@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.model import io as model_io
 from autoopt.model.lazy_imports import ir, ir_passes
 from autoopt.model.session import make_plain_session
-from autoopt.model.split.stored import beside_weights
+from autoopt.model.split import beside_weights
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.patches.exact_rules import make_rules_exact

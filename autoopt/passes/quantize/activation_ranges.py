@@ -22,7 +22,7 @@ from autoopt.model import io
 from autoopt.model.files import digest_file
 from autoopt.model.model_file import artifact_digest
 from autoopt.model.session import make_plain_session
-from autoopt.model.split.stored import beside_weights, is_split
+from autoopt.model.split import beside_weights, is_split
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large, walk_nodes
 from autoopt.passes.patches.ort_quantizers import lean_quantizers

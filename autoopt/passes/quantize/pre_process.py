@@ -11,7 +11,7 @@ from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import OPTIMIZERS
-from autoopt.model.split.stored import beside_weights, came_with_external_data, is_split
+from autoopt.model.split import beside_weights, came_with_external_data, is_split
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, drop_metadata, is_large, replace_items

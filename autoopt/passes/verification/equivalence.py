@@ -18,7 +18,7 @@ from autoopt.memory import return_unused
 from autoopt.model import io
 from autoopt.model.random_nodes import random_nodes, seeded
 from autoopt.model.session import make_plain_session, make_session
-from autoopt.model.split.stored import is_split
+from autoopt.model.split import is_split
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base.lifecycle import describe_error
 from autoopt.passes.verification.noisy_model import LARGEST_CONSTANT

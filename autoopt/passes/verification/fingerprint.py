@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
-from autoopt.model.split.references import weight_at
+from autoopt.model.split import weight_at
 from autoopt.model.tensors import graphs, names_of, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 

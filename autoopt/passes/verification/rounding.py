@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import np, onnx
-from autoopt.model.split.stored import beside_weights
+from autoopt.model.split import beside_weights
 from autoopt.model.tensors import return_values, tensors
 from autoopt.passes.onnx_tools.graphs import producers
 from autoopt.passes.verification.noisy_model import Pool, noisy_model

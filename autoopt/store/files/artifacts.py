@@ -22,13 +22,26 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.errors import SystemFailure
+from autoopt.model import splitting
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file, digest_folder, files_in, model_in
 from autoopt.model.model_set import MODEL_SET
-from autoopt.model.split import stored
-from autoopt.model.split.splitting import Changed, split_folder
-from autoopt.model.split.stored import DIGITS, FOLDER, is_split
-from autoopt.model.weight_files import NotSplit, WeightFiles, held
+from autoopt.model.split import (
+    DIGITS,
+    FOLDER,
+    Damaged,
+    digest_files,
+    graph_path,
+    graphs_in,
+    is_split,
+    manifest_of,
+    remove,
+    sizes_of,
+    stored_files,
+    weights_of,
+    write_files,
+)
+from autoopt.model.weight_files import WeightFiles, held
 from autoopt.store.faults import reached
 from autoopt.store.files.filesystem import (
     Fingerprint,
@@ -71,12 +84,12 @@ class ArtifactFiles:
 
     def split(self, digest: str) -> Path:
         """The main file of a split artifact, which may not exist."""
-        return stored.graph_path(self.split_folder, digest)
+        return graph_path(self.split_folder, digest)
 
     def places(self, digest: str) -> list[Path]:
         """The folder of an artifact, and its own files if it is split, as far as they exist."""
         main, folder = self.split(digest), self.folder(digest)
-        files = stored.own_files(main)
+        files = stored_files(main)
         return [*files, folder] if folder.exists() else files
 
     def put(self, source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
@@ -114,7 +127,7 @@ class ArtifactFiles:
         """Describe the files of an artifact that exists."""
         main = self.split(digest)
         if main.exists():
-            sizes = stored.sizes_of(main)
+            sizes = sizes_of(main)
             return ArtifactRecord(digest, sum(sizes.values()), sizes)
         sizes = {name: path.stat().st_size for name, path in files_in(self.folder(digest)).items()}
         return ArtifactRecord(digest, sum(sizes.values()), sizes)
@@ -152,10 +165,10 @@ class ArtifactFiles:
         try:
             fingerprint = self._fingerprint_of_split(main)
             if self._verified.get(main) != fingerprint:
-                if stored.digest_files(main) != digest:
+                if digest_files(main) != digest:
                     raise ArtifactLost(digest, "the artifact is damaged", str(main))
                 self._note_verified(main, fingerprint)
-        except NotSplit:
+        except Damaged:
             raise ArtifactLost(digest, "the artifact is damaged", str(main)) from None
 
     @contextmanager
@@ -170,14 +183,14 @@ class ArtifactFiles:
             return
         main = self.path(digest)
         with tempfile.TemporaryDirectory(dir=self._temporary()) as folder:
-            stored.write_files(main, Path(folder))
+            write_files(main, Path(folder))
             yield Path(folder)
 
     def write(self, digest: str, folder: Path) -> Path:
         """Copy the files of an artifact into a folder; returns the model file there."""
         main = self.split(digest)
         if main.exists():
-            stored.write_files(main, folder)
+            write_files(main, folder)
         else:
             copy_files(self.folder(digest), folder)
         return model_in(folder)
@@ -191,7 +204,7 @@ class ArtifactFiles:
         main = self.split(digest)
         try:
             if main.exists():
-                return stored.digest_files(main) == digest
+                return digest_files(main) == digest
             return digest_folder(self.folder(digest)) == digest
         except Exception:  # unreadable, empty, not regular: in any case it is not the artifact
             return False
@@ -199,13 +212,13 @@ class ArtifactFiles:
     def digests(self) -> set[str]:
         """The digests that have a folder or are split."""
         folders = (folder.name for folder in self.root.glob("[0-9a-f][0-9a-f]/*"))
-        split = (graph.stem for graph in stored.graphs_in(self.split_folder))
+        split = (graph.stem for graph in graphs_in(self.split_folder))
         return {name for name in (*folders, *split) if len(name) == DIGITS}
 
     def remove(self, digest: str) -> None:
         """Remove an artifact, but not its weights, see `unused_weights`. The caller holds `exclusive`."""
         main = self.split(digest)
-        stored.remove(main)
+        remove(main)
         self._verified.pop(main, None)
         self._touched.pop(main, None)
         self._remove_folder(digest)
@@ -238,22 +251,18 @@ class ArtifactFiles:
 
     def weights(self, digest: str) -> dict[str, int]:
         """The bytes of the weights of an artifact by their digest; empty if it is not split."""
-        sizes: dict[str, int] = {}
-        with suppress(FileNotFoundError):
-            for weight in stored.weights_of(self.split(digest)):
-                sizes[weight] = self._weights.path(weight).stat().st_size
-        return sizes
+        return dict(weights_of(self.split(digest)))
 
     def bytes_beside_weights(self, digest: str) -> int:
         """The bytes of a split artifact apart from its weights."""
-        return sum(path.stat().st_size for path in stored.own_files(self.split(digest)))
+        return sum(path.stat().st_size for path in stored_files(self.split(digest)))
 
     def unused_weights(self, removed: Collection[str]) -> list[Path]:
         """The weights that no artifact has, apart from `removed` ones. The caller holds `exclusive`."""
         used: set[str] = set()
-        for graph in stored.graphs_in(self.split_folder):
+        for graph in graphs_in(self.split_folder):
             if graph.stem not in removed:
-                used |= stored.weights_of(graph)
+                used |= weights_of(graph).keys()
         return [path for path in self._weights.all() if path.name not in used]
 
     @contextmanager
@@ -275,11 +284,7 @@ class ArtifactFiles:
 
     def _put_split(self, source: Path, digest: str | None) -> str:
         """Store an artifact split; returns its digest, or nothing if it is not one to split."""
-        try:
-            main = split_folder(source, self.split_folder, digest)
-        except Changed:  # it may have changed meanwhile
-            what = f"has digest {digest_folder(source)}, not {digest} as expected"
-            raise SystemFailure(what, where=str(source)) from None
+        main = splitting.split_elsewhere(source, self.split_folder, digest or digest_folder(source))
         reached("after copy")
         if main is None:
             return ""
@@ -300,8 +305,8 @@ class ArtifactFiles:
 
     def _fingerprint_of_split(self, main: Path) -> Fingerprint:
         """The digest of its own files, one of whose times changes at each use, and the fingerprints of its weights."""
-        own = digest_json([digest_file(path) for path in sorted(stored.own_files(main))])
-        weights = sorted(stored.weights_of(main))
+        own = digest_json([digest_file(path) for path in sorted(stored_files(main))])
+        weights = sorted(manifest_of(main).weights)
         entries = [entry_of(weight, self._weights.path(weight).stat()) for weight in weights]
         return (own,), *entries
 

@@ -1,0 +1,312 @@
+"""Models taken apart into a graph and weights. For workers only, as all that reads models.
+
+`python -m autoopt.model.splitting SOURCE FOLDER DIGEST` does it in a process of its own for those who parse no models.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from autoopt.json_codec import to_json
+from autoopt.model import io
+from autoopt.model.files import MODEL, files_in
+from autoopt.model.split import (
+    GRAPH,
+    MANIFEST,
+    Manifest,
+    digest_files,
+    graph_path,
+    location_of,
+    remove,
+    stored_files,
+    weight_at,
+)
+from autoopt.model.tensors import packed_bytes, tensors, weight_bytes
+from autoopt.model.weight_files import FilePart, Slice, WeightFiles, chunks_of, held, sync_folder, write_durably
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from onnx import ModelProto, TensorProto
+
+SPLIT_ABOVE: Final = 32 << 20
+"""Models with more bytes of separable weights are split; copies of smaller ones cost less than many files."""
+LEAST_WEIGHT: Final = 4096
+"""Weights of fewer bytes stay in the graph."""
+LARGEST_GRAPH_SHARE: Final = 4
+"""A model is not split if what stays in the graph is more than one part of this many."""
+Files: TypeAlias = Mapping[str, Iterable[bytes | Slice]]
+"""A model's own files: parts of stored weights, and what is between them."""
+_INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION, _GRAPH = 5, 9, 13, 14, 7
+"""Numbers of fields: of GraphProto, TensorProto and ModelProto."""
+_LAST_FIELD: Final = 1 << 10
+
+
+class Changed(Exception):
+    """The files of a model are no longer those that were to be split."""
+
+
+def save_split(model: ModelProto, folder: Path) -> Path | None:
+    """Store a model like `io.save`, but split, in a folder of split models; None if it is too small for that.
+
+    Its weights may be references to weights in this folder, which are not read again.
+
+    Returns:
+        The graph under a name for the time being; it is to be published or removed.
+    """
+    sizes = _separable(model, weight_bytes(model))
+    if not sizes:
+        return None
+    for number, tensor in enumerate(tensors(model)):
+        if tensor.data_location == tensor.EXTERNAL and number not in sizes:
+            io.load_weight(tensor, folder)
+    weights = WeightFiles(folder)
+
+    def store(tensor: TensorProto, size: int) -> Slice:
+        if tensor.data_location == tensor.EXTERNAL:
+            known = Slice(weight_at(io.location_of(tensor)), 0, size)
+            if weights.renew(known):
+                return known
+            io.load_weight(tensor, folder)
+        return weights.add(tensor.raw_data)
+
+    with held(folder.parent, fcntl.LOCK_SH):
+        stored = {number: store(model.graph.initializer[number], size) for number, size in sizes.items()}
+        graph = _outline(model, stored)
+        files: dict[str, Iterable[bytes | Slice]] = {MODEL: _one_file(graph, stored)}
+        if weight_bytes(model) > io.EXTERNAL_ABOVE:
+            places = io.places_of(model)
+            files[MODEL] = [io.with_references(model, places).SerializeToString(deterministic=True)]
+            files[io.EXTERNAL_NAME] = _data_file(model, places, stored)
+        return _write(graph, files, stored, folder)
+
+
+def split_elsewhere(source: Path, folder: Path, digest: str) -> Path | None:
+    """Do the work of `split_folder` in a process of its own; a model that cannot be read stays as it is."""
+    files = files_in(source)
+    if MODEL not in files or sum(path.stat().st_size for path in files.values()) <= SPLIT_ABOVE:
+        return None
+    command = [sys.executable, "-P", "-m", "autoopt.model.splitting", str(source), str(folder), digest]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return Path(done.stdout) if done.returncode == 0 and done.stdout else None
+
+
+def split_folder(source: Path, folder: Path, digest: str) -> Path | None:
+    """Split the model in the folder `source`, whose files have this digest; see `split_files`."""
+    with ExitStack() as stack:
+        opened = {name: stack.enter_context(path.open("rb")) for name, path in files_in(source).items()}
+        files = {name: FilePart(file.fileno(), 0, os.fstat(file.fileno()).st_size) for name, file in opened.items()}
+        return split_files(io.parse(source / MODEL), files, folder, digest)
+
+
+def split_files(model: ModelProto, files: Mapping[str, FilePart], folder: Path, digest: str) -> Path | None:
+    """Split a model, given with its open files, into a folder of split models.
+
+    What is stored is compared with the digest of the files.
+
+    Returns:
+        The graph; None if the model stays as it is.
+
+    Raises:
+        Changed: The files do not have this digest.
+    """
+    sizes = _separable(model, sum(file.stop for file in files.values()))
+    if not sizes:
+        return None
+    # First as it should be, then with weights that are there already but may be damaged, at last with the files as they
+    # are: another program may write the same model in other bytes.
+    for replaces, keeps_files in ((False, False), (True, False), (False, True)):
+        try:
+            graph = _store_files(model, files, folder, sizes, replaces, keeps_files)
+        except EOFError:
+            break
+        if digest_files(graph) == digest:
+            return publish(graph, digest)
+        remove(graph)
+    raise Changed
+
+
+def _store_files(
+    model: ModelProto,
+    files: Mapping[str, FilePart],
+    folder: Path,
+    sizes: Mapping[int, int],
+    replaces: bool,
+    keeps_files: bool,
+) -> Path:
+    """Store a model, given with its open files, and the weights of these sizes by the number of their initializer.
+
+    With `replaces`, weights that are there already are written again; with `keeps_files`, the files are stored whole.
+    """
+    weights = WeightFiles(folder)
+    ranges: dict[str, list[tuple[int, int, int]]] = {name: [] for name in files}
+    stored: dict[int, Slice] = {}
+    with held(folder.parent, fcntl.LOCK_SH):
+        for number, tensor in enumerate(tensors(model)):
+            is_external = tensor.data_location == tensor.EXTERNAL
+            if not is_external and number in sizes:
+                stored[number] = weights.add(tensor.raw_data, replace=replaces)
+            if not is_external:
+                continue
+            location, start, size = io.place_of(tensor)
+            part = FilePart(files[location].descriptor, start, start + size)
+            if number in sizes:
+                stored[number] = weights.add(part, replace=replaces)
+                ranges[location].append((start, start + size, number))
+            else:
+                tensor.raw_data = b"".join(chunks_of(part))
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+        graph = _outline(model, stored)
+        own: dict[str, Iterable[bytes | Slice]]
+        if keeps_files:
+            own = {name: [weights.add(file)] for name, file in files.items()}
+        elif len(files) == 1:
+            own = {MODEL: _one_file(graph, stored)}
+        else:
+            own = {name: _between(file, ranges[name], stored) for name, file in files.items()}
+        return _write(graph, own, stored, folder)
+
+
+def publish(graph: Path, digest: str) -> Path:
+    """Name a split model by the digest of its files; returns the path of its graph."""
+    target = graph_path(graph.parent, digest)
+    for source in reversed(stored_files(graph)):  # the graph is last: without it, there is no model
+        source.replace(target.with_suffix(source.suffix))
+    sync_folder(target.parent)
+    return target
+
+
+def _separable(model: ModelProto, total: int) -> dict[int, int]:
+    """The sizes of the initializers that become files, by number.
+
+    Empty if the model, of `total` bytes, is small or if most of it would stay in the graph.
+    """
+    sizes: dict[int, int] = {}
+    for number, tensor in enumerate(model.graph.initializer):
+        if tensor.HasField("raw_data") or tensor.data_location == tensor.EXTERNAL:
+            size = packed_bytes(tensor) or 0  # to read `raw_data` would copy the weights
+            if size >= LEAST_WEIGHT:
+                sizes[number] = size
+    separable = sum(sizes.values())
+    if separable <= SPLIT_ABOVE or total - separable > total / LARGEST_GRAPH_SHARE:
+        return {}
+    return sizes
+
+
+def _outline(model: ModelProto, stored: Mapping[int, Slice]) -> ModelProto:
+    """A copy of a model that refers to its stored weights."""
+    places = {number: io.Place(location_of(weight.digest), 0, weight.stop) for number, weight in stored.items()}
+    return io.with_references(model, places)
+
+
+def _one_file(graph: ModelProto, stored: Mapping[int, Slice]) -> Iterator[bytes | Slice]:
+    """The file of a model with its weights, as protobuf writes it, from the graph that refers to them."""
+    initializers: list[bytes | Slice] = []
+    for number, tensor in enumerate(graph.graph.initializer):
+        weight = stored.get(number)
+        if weight is None:
+            content = tensor.SerializeToString(deterministic=True)
+            initializers.append(_header(_INITIALIZER, len(content)) + content)
+            continue
+        before = _fields(tensor, range(1, _RAW_DATA)) + _header(_RAW_DATA, weight.stop)
+        reference = (_EXTERNAL_DATA, _DATA_LOCATION)
+        after = _fields(tensor, [field for field in range(_RAW_DATA, _LAST_FIELD) if field not in reference])
+        size = len(before) + weight.stop + len(after)
+        initializers += [_header(_INITIALIZER, size) + before, weight, after]
+    start = _fields(graph.graph, range(1, _INITIALIZER))
+    end = _fields(graph.graph, range(_INITIALIZER + 1, _LAST_FIELD))
+    size = len(start) + len(end)
+    for piece in initializers:
+        size += piece.stop if isinstance(piece, Slice) else len(piece)
+    yield _fields(graph, range(1, _GRAPH)) + _header(_GRAPH, size) + start
+    yield from initializers
+    yield end + _fields(graph, range(_GRAPH + 1, _LAST_FIELD))
+
+
+def _fields(message: Message, numbers: Collection[int]) -> bytes:
+    """The fields of a message with these numbers, as protobuf writes them."""
+    part = type(message)()
+    part.CopyFrom(message)
+    for field, _ in message.ListFields():
+        if field.number not in numbers:
+            part.ClearField(field.name)
+    content: bytes = part.SerializeToString(deterministic=True)
+    return content
+
+
+def _header(field: int, size: int) -> bytes:
+    """Number and size of a field of variable size (https://protobuf.dev/programming-guides/encoding/)."""
+    encoded = bytearray([field << 3 | 2])
+    while size > 127:
+        encoded.append(size & 127 | 128)
+        size >>= 7
+    encoded.append(size)
+    return bytes(encoded)
+
+
+def _data_file(
+    model: ModelProto, places: Mapping[int, io.Place], stored: Mapping[int, Slice]
+) -> Iterator[bytes | Slice]:
+    """The file of external data that `io.save` writes."""
+    end = 0
+    for number, tensor in enumerate(tensors(model)):
+        if number in places:
+            place = places[number]
+            yield bytes(place.offset - end)
+            yield stored.get(number) or tensor.raw_data
+            end = place.offset + place.size
+
+
+def _between(
+    file: FilePart, ranges: Iterable[tuple[int, int, int]], stored: Mapping[int, Slice]
+) -> Iterator[bytes | Slice]:
+    """A file that holds stored weights at these ranges, which also name their initializers."""
+    end = 0
+    for start, stop, number in sorted(ranges):
+        if start >= end:  # else initializers share bytes
+            yield b"".join(chunks_of(FilePart(file.descriptor, end, start)))
+            yield stored[number]
+            end = stop
+    yield b"".join(chunks_of(FilePart(file.descriptor, end, file.stop)))
+
+
+def _write(graph: ModelProto, files: Files, stored: Mapping[int, Slice], folder: Path) -> Path:
+    """Write graph and manifest of a model whose weights are stored; returns the graph."""
+    rest = bytearray()
+    layout: dict[str, list[Slice]] = {}
+    for name, pieces in files.items():
+        layout[name] = []
+        for piece in pieces:
+            if isinstance(piece, Slice):
+                layout[name].append(piece)
+            else:
+                layout[name].append(Slice("", len(rest), len(rest) + len(piece)))
+                rest += piece
+    between = WeightFiles(folder).add(bytes(rest))
+    own = {
+        name: tuple(part if part.digest else replace(part, digest=between.digest) for part in parts)
+        for name, parts in layout.items()
+    }
+    weights = {part.digest: part.stop for parts in own.values() for part in parts}
+    weights |= {weight.digest: weight.stop for weight in (*stored.values(), between)}
+    content = graph.SerializeToString(deterministic=True)
+    manifest = Manifest(hashlib.sha256(content).hexdigest(), weights, own)
+    draft = folder / f".{os.urandom(8).hex()}{GRAPH}"
+    write_durably(draft.with_suffix(MANIFEST), json.dumps(to_json(manifest)).encode())
+    write_durably(draft, content)
+    return draft
+
+
+if __name__ == "__main__":
+    published = split_folder(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    print(published or "", end="")
