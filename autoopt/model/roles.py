@@ -118,7 +118,7 @@ def output_roles(outputs: Sequence[Value], inputs: Sequence[Value], roles: Mappi
     The outputs that return a cache have its name. Those behind the first one that have the shapes of states return them
     in their order, if they are as many.
     """
-    found = {value.name: _named_output(value.name) for value in outputs}
+    found = {value.name: output_role(value.name) for value in outputs}
     states = [value for value in inputs if roles[value.name].kind == "state"]
     returned = [value for value in outputs[1:] if any(may_be_same(value.dims, state.dims) for state in states)]
     if len(returned) == len(states):
@@ -129,24 +129,17 @@ def output_roles(outputs: Sequence[Value], inputs: Sequence[Value], roles: Mappi
     return found
 
 
-def _named_output(name: str) -> Role:
-    kind = output_kind(name)
-    if kind == "other":
-        return OTHER
-    return Role(kind, "its name")
-
-
 def names_with(kind: Kind, roles: Mapping[str, Role]) -> list[str]:
     """The names of the inputs or outputs of a kind, in their order."""
     return [name for name, role in roles.items() if role.kind == kind]
 
 
-def output_kind(name: str) -> Kind:
-    """The kind of an output that its name tells."""
+def output_role(name: str) -> Role:
+    """The role of an output that its name tells."""
     for kind, pattern in _OUTPUTS.items():
         if pattern.search(name.lower()):
-            return kind
-    return "other"
+            return Role(kind, "its name")
+    return OTHER
 
 
 def cache_outputs(caches: Iterable[str], names: Collection[str]) -> dict[str, str]:

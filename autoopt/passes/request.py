@@ -5,12 +5,14 @@ Both cross process borders as JSON; see `autoopt.json_codec`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from autoopt.json_codec import JsonObject
 from autoopt.model.model_file import ModelFile
+from autoopt.model.roles import Kind
 from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
 
@@ -49,6 +51,8 @@ class PassRequest:
     """Check every new model with onnx's checker and against its input."""
     reports: JsonObject = field(default_factory=dict)
     """Reports of analyses that already ran on the input model, by pass name."""
+    roles: Mapping[str, Kind] = field(default_factory=dict)
+    """Kinds of inputs that the user gives."""
     split_folder: Path | None = None
     """The folder for split models, if it is on the same machine; see `autoopt.model.split`."""
 

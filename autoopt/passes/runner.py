@@ -54,7 +54,7 @@ def execute(request: PassRequest) -> PassReply:
     """
     script = user_code.load(request.user_script)
     request.output.mkdir(parents=True, exist_ok=True)
-    surroundings = digest_json([request.data, request.data_root, script.digest])
+    surroundings = digest_json([request.data, request.data_root, script.digest, dict(request.roles)])
     # Left last, when all that the call needed is free.
     with ExitStack() as memory, opened(Path(request.model.path), surroundings) as current:
         memory.enter_context(reused_memory(current.is_small))
@@ -75,6 +75,7 @@ def _execute_steps(request: PassRequest, current: CurrentModel, script: user_cod
             check=request.check,
             data_root=request.data_root,
             reports=dict(request.reports),
+            roles=request.roles,
             split_folder=request.split_folder,
         )
         for index, step in enumerate(request.steps):

@@ -62,6 +62,8 @@ class PassRunInput:
     """Digests of the files that the configuration names, by parameter."""
     runtime: Mapping[str, object] = field(default_factory=dict)
     """Versions of the host's interpreter and runtime; empty for this interpreter."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of inputs that the user gives."""
 
 
 def pass_run_key(info: PassInfo, config: Mapping[str, object], work: PassRunInput) -> str:
@@ -87,6 +89,8 @@ def pass_run_key(info: PassInfo, config: Mapping[str, object], work: PassRunInpu
     # Results of this interpreter keep the keys that they had before there were other hosts.
     if work.runtime:
         content["runtime"] = dict(work.runtime)
+    if work.roles:
+        content["roles"] = dict(work.roles)
     return digest_json(content)
 
 

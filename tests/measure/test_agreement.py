@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_output_kinds import EXAMPLES, ITEMS, KINDS, ctc_path, rows, yolo
+from test_output_kinds import EXAMPLES, ITEMS, KINDS, ctc_path, recognized, rows, yolo
 
 from autoopt.data.decoding.ctc import best_path
 from autoopt.measure.constraints import share_resolution
 from autoopt.measure.quality.agreement import compare_parts, estimate
-from autoopt.measure.quality.output_kinds import parts_of
 from autoopt.metrics import Estimate
 
 RNG = np.random.default_rng(1)
@@ -18,7 +17,7 @@ ALL = np.arange(ITEMS)
 
 def agreement(candidate: list[object], source: list[object], name: str = "output") -> float:
     """The agreement of one output."""
-    parts = parts_of([source], [name], [None])
+    parts = recognized([source], [name], [None])
     (result,) = compare_parts(parts, [candidate], [source])
     return result.over(np.arange(len(source)))
 
@@ -56,7 +55,7 @@ def test_a_number_that_hardly_changes_beside_a_decision_is_no_reason_against_a_m
     moves = [EXAMPLES["logits"]() for _ in range(ITEMS)]
     values = [np.array([[spread * RNG.uniform(-0.5, 0.5)]]) for _ in range(ITEMS)]
     others = [value + 0.5 * spread * RNG.choice([-1, 1]) for value in values]
-    parts = parts_of([moves, values], ["move", "value"], [None, None])
+    parts = recognized([moves, values], ["move", "value"], [None, None])
     found = estimate(compare_parts(parts, [moves, others], [moves, values]), ITEMS)
     assert (found.value > 0.98) is holds
 
@@ -119,7 +118,7 @@ def test_embeddings_agree_by_the_order_of_their_neighbours() -> None:
 def tokens_agreement(candidate: list[np.ndarray], source: list[np.ndarray]) -> float:
     """The agreement of token embeddings of which the last third is padding."""
     masks = [np.arange(source[0].shape[1]) < 8 for _ in source]
-    parts = parts_of([source], ["last_hidden_state"], [None], masks=masks)
+    parts = recognized([source], ["last_hidden_state"], [None], masks=masks)
     (result,) = compare_parts(parts, [candidate], [source])
     return result.over(np.arange(len(source)))
 
@@ -150,13 +149,13 @@ def test_one_sensitive_output_of_twelve_costs_its_share() -> None:
     candidate = [[value * 0.99 for value in values] for values in source]
     candidate[7] = [value * 0.9 for value in source[7]]
     names = [str(number) for number in range(12)]
-    agreements = compare_parts(parts_of(source, names, [None] * 12), candidate, source)
+    agreements = compare_parts(recognized(source, names, [None] * 12), candidate, source)
     assert estimate(agreements, ITEMS).value == pytest.approx((11 * 0.99 + 0.9) / 12)
 
 
 def test_decisions_that_did_not_change_may_change_on_the_next_item() -> None:
     source = [[np.eye(4)[[number % 4]] * 9 - 3 for number in range(ITEMS)]]
-    agreements = compare_parts(parts_of(source, ["output"], [None]), source, source)
+    agreements = compare_parts(recognized(source, ["output"], [None]), source, source)
     assert estimate(agreements, ITEMS) == Estimate(1.0, 1 - share_resolution(ITEMS), 1.0)
     assert estimate(agreements, ITEMS, same=True) == Estimate.exact(1.0)
 
@@ -165,7 +164,7 @@ def test_all_states_together_count_as_one_output() -> None:
     scores = [RNG.normal(0, 6, (1, 10)) for _ in range(ITEMS)]
     states = [[RNG.normal(size=(1, 20)) for _ in range(ITEMS)] for _ in range(6)]
     source = [scores, *states]
-    parts = parts_of(source, [f"output_{index}" for index in range(7)], [None] * 7, states=range(1, 7))
+    parts = recognized(source, [f"output_{index}" for index in range(7)], [None] * 7, states=range(1, 7))
     wrong_scores = [[np.roll(value, 1) for value in scores], *states]
     assert estimate(compare_parts(parts, wrong_scores, source), ITEMS).value == pytest.approx(0.5)
     drifted = [scores, *[[1.1 * value for value in state] for state in states]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pytest
 
-from autoopt.measure.quality.output_kinds import parts_of, points_of
+from autoopt.data.decoding.class_axis import Dimension
+from autoopt.measure.quality.output_kinds import Outputs, Part, parts_of, points_of
+from autoopt.model.roles import output_role
 
 RNG = np.random.default_rng(0)
 START = RNG.bit_generator.state
@@ -18,6 +20,17 @@ ITEMS = 12
 def same_numbers() -> None:
     """Give each test the same random numbers, whatever ran before it in this process."""
     RNG.bit_generator.state = START
+
+
+def recognized(
+    outputs: Outputs,
+    names: Sequence[str],
+    shapes: Sequence[Sequence[Dimension] | None],
+    states: Collection[int] = (),
+    masks: Sequence[np.ndarray] = (),
+) -> list[Part]:
+    """The kinds of outputs of which only the names tell roles."""
+    return parts_of(outputs, list(map(output_role, names)), shapes, states, masks)
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -94,13 +107,13 @@ KINDS = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_output_is_taken_for_what_its_values_look_like(name: str) -> None:
     values = [EXAMPLES[name]() for _ in range(ITEMS)]
-    (part,) = parts_of([values], ["output"], [None])
+    (part,) = recognized([values], ["output"], [None])
     assert part.kind == KINDS[name]
 
 
 def test_steps_of_few_classes_are_decisions_of_their_own() -> None:
     steps = [np.eye(4)[np.where(RNG.random(20) < 0.5, 0, RNG.integers(0, 4, 20))] * 0.96 + 0.01 for _ in range(ITEMS)]
-    (part,) = parts_of([steps], ["output"], [None])
+    (part,) = recognized([steps], ["output"], [None])
     assert part.kind == "classes"
 
 
@@ -111,7 +124,7 @@ def test_states_of_a_voice_that_last_are_no_text() -> None:
         path = np.concatenate([np.zeros(20, int), np.repeat(RNG.permutation(np.arange(1, 9)), 3)])
         return np.eye(9)[path] * 0.91 + 0.01
 
-    (part,) = parts_of([[steps() for _ in range(ITEMS)]], ["logits"], [None])
+    (part,) = recognized([[steps() for _ in range(ITEMS)]], ["logits"], [None])
     assert part.kind == "classes"
 
 
@@ -119,20 +132,20 @@ def test_states_of_a_voice_that_last_are_no_text() -> None:
 def test_scores_for_each_token_of_a_text_are_no_ctc(masked: bool, kind: str) -> None:
     values = [ctc_path()[None] for _ in range(ITEMS)]
     masks = [np.ones(20, int) for _ in values] if masked else []
-    (part,) = parts_of([values], ["logits"], [None], masks=masks)
+    (part,) = recognized([values], ["logits"], [None], masks=masks)
     assert part.kind == kind
 
 
 def test_ctc_knows_its_axis_and_blank() -> None:
-    (part,) = parts_of([[ctc_path().T[None] for _ in range(ITEMS)]], ["output"], [None])
+    (part,) = recognized([[ctc_path().T[None] for _ in range(ITEMS)]], ["output"], [None])
     assert (part.axis, part.blank) == (1, 0)
-    (part,) = parts_of([[ctc_path()[:, ::-1] for _ in range(ITEMS)]], ["output"], [None])
+    (part,) = recognized([[ctc_path()[:, ::-1] for _ in range(ITEMS)]], ["output"], [None])
     assert (part.axis, part.blank) == (1, 5)
 
 
 def test_a_name_tells_keypoints_in_one_row() -> None:
     values = [RNG.normal(0, 60, (1, 63)) for _ in range(ITEMS)]
-    (part,) = parts_of([values], ["landmarks_xyz"], [None])
+    (part,) = recognized([values], ["landmarks_xyz"], [None])
     assert part.kind == "keypoints"
     assert points_of(values[0]).tolist() == values[0].reshape(21, 3)[:, :2].tolist()
 
@@ -144,7 +157,7 @@ def test_a_name_tells_keypoints_in_one_row() -> None:
 def test_vectors_of_tokens_are_those_of_a_usual_name_with_a_mask(name: str, masked: bool, kind: str) -> None:
     values = [RNG.normal(0, 0.1, (1, 9, 48)) for _ in range(ITEMS)]
     masks = [np.ones(9, int) for _ in values] if masked else []
-    (part,) = parts_of([values], [name], [None], masks=masks)
+    (part,) = recognized([values], [name], [None], masks=masks)
     assert part.kind == kind
 
 
@@ -169,7 +182,7 @@ def scores_of_many_classes() -> np.ndarray:
 def test_an_embedding_is_told_from_scores_of_many_classes_by_its_name_or_its_values(
     name: str, example: Callable[[], np.ndarray], kind: str
 ) -> None:
-    (part,) = parts_of([[example() for _ in range(ITEMS)]], [name], [None])
+    (part,) = recognized([[example() for _ in range(ITEMS)]], [name], [None])
     assert part.kind == kind
 
 
@@ -182,7 +195,7 @@ def test_outputs_of_a_detector_belong_together(with_classes: bool) -> None:
         others = [[RNG.uniform(0, 1, (1, 30, 5)) for _ in boxes]]
     mask = [RNG.uniform(0, 1, (1, 1, 8, 8)) for _ in boxes]
     outputs = [mask, boxes, *others]
-    detector, other = parts_of(outputs, ["m", "a", "b", "c"][: len(outputs)], [None] * len(outputs))
+    detector, other = recognized(outputs, ["m", "a", "b", "c"][: len(outputs)], [None] * len(outputs))
     assert (detector.kind, set(detector.outputs)) == ("boxes", set(range(1, len(outputs))))
     assert (other.kind, other.outputs) == ("values", (0,))
 
@@ -191,13 +204,13 @@ def test_steps_of_a_decoder_are_no_boxes() -> None:
     lengths = [20 + number for number in range(ITEMS)]
     places = [RNG.uniform(0, 1, (1, length, 4)) for length in lengths]
     classes = [RNG.dirichlet(np.full(9, 0.1), (1, length)) for length in lengths]
-    kinds = [part.kind for part in parts_of([places, classes], ["a", "b"], [None, None])]
+    kinds = [part.kind for part in recognized([places, classes], ["a", "b"], [None, None])]
     assert "boxes" not in kinds
 
 
 def test_a_detector_that_finds_nothing_is_compared_by_its_values() -> None:
     silent = [yolo() * np.array([1, 1, 1, 1, 0, 0])[:, None] for _ in range(ITEMS)]
-    (part,) = parts_of([silent], ["output"], [None])
+    (part,) = recognized([silent], ["output"], [None])
     assert part.kind == "values"
 
 

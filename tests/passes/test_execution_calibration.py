@@ -50,6 +50,13 @@ def test_a_loader_of_the_user_sees_each_model_once(model: onnx.ModelProto, tmp_p
     assert list(map(str, paths)) == READ
 
 
+def test_made_up_data_have_the_kinds_that_the_user_gives(tmp_path: Path) -> None:
+    model = made("g (float[N, M] sound, int64[N] count) => (float[N, M] y) { y = Relu (sound) }")
+    config = {"load_dataset": {"type": "synthetic"}}
+    feeds = calibration_source(config, model, io.save(model, tmp_path), {"count": "length"})()
+    assert all(feed["count"] == feed["sound"].shape[1] for feed in feeds)
+
+
 @pytest.mark.parametrize(
     ("starts", "states"), [(None, [0, 1, 2, 3]), ([0], [10, 11, 12, 13]), ([0, 2], [10, 11, 30, 31])]
 )

@@ -35,6 +35,12 @@ def test_lengths_are_those_of_the_input_that_they_belong_to() -> None:
         assert (feed["sound_lens"] == feed["sound"].shape[1]).all()
 
 
+def test_kinds_that_the_user_gives_come_before_names() -> None:
+    model = made("g (float[N, M] sound, int64[N] count) => (float[N, M] y) { y = Relu (sound) }")
+    for feed in synthetic_feeds(model, roles={"count": "length"}):
+        assert (feed["count"] == feed["sound"].shape[1]).all()
+
+
 def test_sounds_are_longer_than_the_window_of_a_spectrum() -> None:
     """onnxruntime divides by zero in some spectra of shorter ones, which ends the process."""
     model = made("g (float[N, M] waveform, float[N, K] other) => (float[N, M] y) { y = Relu (waveform) }")

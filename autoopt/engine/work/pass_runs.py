@@ -159,6 +159,7 @@ def _key(
         calibration=ctx.problem.data.calibration.digest,
         files=_file_digests(ctx, configured),
         runtime=ctx.resources.hosts.runtime_of(configured.node.host),
+        roles=ctx.problem.measurement_settings.roles or {},
     )
     return pass_run_key(configured.info, configured.config, work)
 
@@ -253,6 +254,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
         data_root=problem.data_root,
         user_script=problem.script.path if _needs_script(ctx, group[0]) else None,
         reports=dict(progress.reports),
+        roles=problem.measurement_settings.roles or {},
         split_folder=ctx.store.artifacts.split_folder.absolute(),
     )
     terms = CallTerms(

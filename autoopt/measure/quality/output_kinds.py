@@ -1,4 +1,4 @@
-"""The meaning of a model's outputs, inferred from names, shapes and values: classes, boxes, keypoints, values, ..."""
+"""The meaning of a model's outputs, inferred from roles, shapes and values: classes, boxes, keypoints, values, ..."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoopt.data.decoding.boxes import Boxes, square_grid, ssd_boxes, yolo_boxe
 from autoopt.data.decoding.class_axis import Dimension, class_axis
 from autoopt.errors import InputError
 from autoopt.measure.quality.detection import boxes_of
-from autoopt.model.roles import output_kind
+from autoopt.model.roles import Role
 
 Kind: TypeAlias = Literal[
     "ids", "classes", "sequence", "boxes", "keypoints", "events", "embedding", "token_embedding", "values"
@@ -72,7 +72,7 @@ class Part:
 
 def parts_of(
     outputs: Outputs,
-    names: Sequence[str],
+    roles: Sequence[Role],
     shapes: Sequence[Sequence[Dimension] | None],
     states: Collection[int] = (),
     masks: Sequence[np.ndarray] = (),
@@ -81,7 +81,7 @@ def parts_of(
 
     Args:
         outputs: for each output, its value for each item.
-        names: the outputs' names.
+        roles: the outputs' roles.
         shapes: their shapes in the model.
         states: indices of the outputs that are recurrent state; they decide nothing by themselves.
         masks: for each item, the attention mask that the model gets; empty if it takes none.
@@ -93,27 +93,27 @@ def parts_of(
     for index, values in enumerate(outputs):
         if index in states:
             parts.append(Part((index,), "values", is_state=True))
-        elif output_kind(names[index]) == "token vectors" and _are_token_vectors(values, masks):
+        elif roles[index].kind == "token vectors" and _are_token_vectors(values, masks):
             token_masks = tuple(mask.reshape(-1) != 0 for mask in masks)
             parts.append(Part((index,), "token_embedding", masks=token_masks))
         elif detector is None or index not in detector.outputs:
-            parts.append(_part(index, list(map(np.asarray, values)), names[index], shapes[index], masks))
+            parts.append(_part(index, list(map(np.asarray, values)), roles[index], shapes[index], masks))
     return parts
 
 
 def _part(
     index: int,
     items: Sequence[np.ndarray],
-    name: str,
+    role: Role,
     shape: Sequence[Dimension] | None,
     masks: Sequence[np.ndarray],
 ) -> Part:
     if any(item.dtype.kind != "f" for item in items):
         return Part((index,), "ids")
-    if output_kind(name) == "keypoints" and _point_size(items) is not None:
+    if role.kind == "keypoints" and _point_size(items) is not None:
         return Part((index,), "keypoints")
     axis = class_axis(items, shape)
-    if _are_embeddings(items, name, are_logits=axis is not None):
+    if _are_embeddings(items, role, are_logits=axis is not None):
         return Part((index,), "embedding")
     if axis is not None:
         blank = None if _are_of_tokens(items, axis, masks) else _blank(items, axis)
@@ -178,11 +178,11 @@ def _are_unit_vectors(items: Sequence[np.ndarray]) -> bool:
     return bool(np.allclose(list(map(np.linalg.norm, items)), 1, atol=1e-3))
 
 
-def _are_embeddings(items: Sequence[np.ndarray], name: str, *, are_logits: bool) -> bool:
-    """True for a vector for each item that its name calls an embedding, or logits of which none stands out."""
+def _are_embeddings(items: Sequence[np.ndarray], role: Role, *, are_logits: bool) -> bool:
+    """True for a vector for each item whose role is that of an embedding, or logits of which none stands out."""
     if not _are_vectors(items, FEWEST_FEATURES):
         return False
-    if output_kind(name) == "embedding":
+    if role.kind == "embedding":
         return True
     return are_logits and not _have_peaks(items)
 

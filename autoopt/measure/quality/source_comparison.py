@@ -11,7 +11,7 @@ import numpy as np
 
 from autoopt.data.dataset import DataSet
 from autoopt.data.decoding.class_axis import Dimension, class_axis
-from autoopt.data.fit import output_specs
+from autoopt.data.fit import InputSpec, output_specs
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.constraints import share_resolution
@@ -25,7 +25,7 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
-from autoopt.model.roles import names_with, output_roles
+from autoopt.model.roles import Role, names_with, output_roles
 
 FEWEST_ITEMS = 4
 """Items of the first look, by whose time the model gets more."""
@@ -123,6 +123,7 @@ class _Signature:
     """The outputs of the source model."""
 
     names: tuple[str, ...]
+    roles: tuple[Role, ...]
     shapes: tuple[Sequence[Dimension], ...]
     states: frozenset[int]
     """Indices of the outputs that are recurrent state."""
@@ -135,7 +136,7 @@ class _Signature:
         column = data.columns.get(self.mask)
         if column is not None and column.ndim >= 2:
             masks = list(column)
-        return parts_of(source, self.names, self.shapes, self.states, masks)
+        return parts_of(source, self.roles, self.shapes, self.states, masks)
 
 
 _signatures: dict[str, _Signature] = {}
@@ -146,22 +147,24 @@ def _signature(request: MeasureRequest, source: ModelFile) -> _Signature:
     key = digest_json([source.digest, request.states, request.settings.roles])
     if key not in _signatures:
         runner = ModelRunner.open(source, request, packs_weights=False)
+        outputs = output_specs(runner.session)
+        roles = output_roles(outputs, runner.inputs, runner.roles)
         shapes = tuple(output.shape for output in runner.session.get_outputs())
         mask = next(iter(names_with("token mask", runner.roles)), "")
         _signatures.clear()
-        _signatures[key] = _Signature(runner.outputs, shapes, frozenset(_states(runner)), mask)
+        _signatures[key] = _Signature(
+            runner.outputs, tuple(roles.values()), shapes, frozenset(_states(runner, outputs, roles)), mask
+        )
     return _signatures[key]
 
 
-def _states(runner: ModelRunner) -> set[int]:
+def _states(runner: ModelRunner, outputs: Sequence[InputSpec], roles: Mapping[str, Role]) -> set[int]:
     """Find the outputs that are recurrent state: fed back, a cache, or further ones of the shape of an input."""
-    outputs = output_specs(runner.session)
-    returned = output_roles(outputs, runner.inputs, runner.roles)
     input_shapes = [spec.shape for spec in runner.inputs if spec.shape and len(spec.shape) >= 2]
     states = set()
     for index, output in enumerate(outputs):
         is_shaped_like_input = index > 0 and any(_may_feed(output.dims, shape) for shape in input_shapes)
-        if is_shaped_like_input or output.name in runner.state or returned[output.name].feeds:
+        if is_shaped_like_input or output.name in runner.state or roles[output.name].feeds:
             states.add(index)
     return states
 

@@ -15,6 +15,7 @@ from autoopt.data.fit import InputSpec, batch_limit, fit
 from autoopt.data.opening import loader_of, open_data
 from autoopt.data.sources.synthetic import input_spec
 from autoopt.model.candidate import digest_json
+from autoopt.model.roles import Kind, input_roles
 from autoopt.model.session import make_session
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
@@ -30,11 +31,14 @@ _cache: dict[str, DataSet] = {}
 """The last data set, by its content and the inputs of the model."""
 
 
-def calibration_source(config: object, model: ModelProto, path: Path) -> Callable[[], Iterator[Feed]]:
+def calibration_source(
+    config: object, model: ModelProto, path: Path, roles: Mapping[str, Kind] | None = None
+) -> Callable[[], Iterator[Feed]]:
     """Make a function that returns the data of a config from the start, fitted to the inputs of `model` in `path`.
 
     A feed holds one item, unless the data or the model's fixed batch size determine another number. A last feed that
-    is too short for a fixed batch is dropped. Recurrent state is the model's own output for the previous item.
+    is too short for a fixed batch is dropped. Recurrent state is the model's own output for the previous item. `roles`
+    are the kinds of inputs that the user gives.
     """
     parsed = DataConfig.parse(config)
     specs: list[InputSpec] = []
@@ -49,26 +53,27 @@ def calibration_source(config: object, model: ModelProto, path: Path) -> Callabl
             specs.append(spec)
 
     def feeds() -> Iterator[Feed]:
-        data = _opened(parsed, path, [*specs, *states])
+        data = _opened(parsed, path, [*specs, *states], roles)
         batch = batch_limit(specs, data.columns)
         size = batch or parsed.batch_size or 1
         full = (feed for feed, _ in data.feeds(size) if batch in (None, 1) or _item_count(feed) == batch)
         if states:
             return _with_state(full, specs, states, parsed, path)
-        return _fit_all(full, specs)
+        known = input_roles(specs, given=roles)
+        return (fit(feed, specs, roles=known) for feed in full)
 
     return feeds
 
 
-def _opened(config: DataConfig, path: Path, specs: list[InputSpec]) -> DataSet:
+def _opened(config: DataConfig, path: Path, specs: list[InputSpec], roles: Mapping[str, Kind] | None) -> DataSet:
     """The data set of a config, for the model in `path` with these inputs."""
     content = digest(config)
-    key = content + digest_json([repr(specs)])
+    key = content + digest_json([repr(specs), dict(roles or {})])
     if loader_of(config) not in BUILT_IN["load_dataset"]:  # it may read anything from the model
         key += str(path)
     if key not in _cache:
         _cache.clear()
-        data = open_data(config, path)
+        data = open_data(config, path, roles)
         check_unchanged(config, content)
         if _bytes(data) > CACHED_BYTES:
             return data
@@ -83,11 +88,6 @@ def _bytes(data: DataSet) -> int:
 
 def _item_count(feed: Mapping[str, np.ndarray]) -> int:
     return max((array.shape[0] for array in feed.values() if getattr(array, "ndim", 0)), default=1)
-
-
-def _fit_all(feeds: Iterator[Feed], specs: list[InputSpec]) -> Iterator[Feed]:
-    for feed in feeds:
-        yield fit(feed, specs)
 
 
 def _with_state(

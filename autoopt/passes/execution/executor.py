@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,6 +19,7 @@ from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.model_file import artifact_digest
 from autoopt.model.repairs import allow_constants
+from autoopt.model.roles import Kind
 from autoopt.model.session_options import session_config
 from autoopt.model.split import digest_files, remove, sizes_of
 from autoopt.model.splitting import publish, save_split
@@ -76,6 +77,8 @@ class PassExecutor:
     data_root: str = ""
     reports: dict[str, JsonValue] = field(default_factory=dict)
     """Reports on the current model. A new model starts without any."""
+    roles: Mapping[str, Kind] = field(default_factory=dict)
+    """Kinds of inputs that the user gives."""
     split_folder: Path | None = None
     """The folder for split models; None if only whole ones can be read."""
     _reply: StepReply = field(init=False)
@@ -145,7 +148,9 @@ class PassExecutor:
 
     def _input_reference(self) -> Reference:
         if self.current.reference is None:
-            self.current.reference = Reference(self.current.path, self.current.outlined, self._user_items())
+            self.current.reference = Reference(
+                self.current.path, self.current.outlined, self._user_items(), roles=self.roles
+            )
         return self.current.reference
 
     def _user_items(self) -> tuple[dict[str, np.ndarray], ...]:
@@ -229,7 +234,7 @@ class PassExecutor:
             from autoopt.passes.execution.calibration import calibration_source
 
             with chdir(usual):  # the user's code may read files relative to it
-                items = calibration_source(self.data, self.current.signature, self.current.path)()
+                items = calibration_source(self.data, self.current.signature, self.current.path, self.roles)()
                 item = next(items, None)
             while item is not None:
                 yield item
@@ -328,7 +333,7 @@ class PassExecutor:
         if not self.current.is_small:
             return_unused()
         if pass_.makes_model:
-            before = Reference(self.current.path, model, failure="it is not an ONNX model")
+            before = Reference(self.current.path, model, failure="it is not an ONNX model", roles=self.roles)
         else:
             before = self._input_reference()
         off_cpu = self.accelerator.execution_provider != "CPUExecutionProvider"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.memory import return_unused
 from autoopt.model import io
 from autoopt.model.random_nodes import random_nodes, seeded
+from autoopt.model.roles import Kind
 from autoopt.model.session import make_plain_session, make_session
 from autoopt.model.split import is_split
 from autoopt.model.tensors import weight_bytes
@@ -69,6 +70,8 @@ class Reference:
     spares_memory: bool = False
     """True for a large model, and for one that is compared with it: its sessions do not pack weights, see
     `make_plain_session`. Other kernels round differently, so both models of a comparison need the same."""
+    roles: Mapping[str, Kind] = field(default_factory=dict)
+    """Kinds of inputs that the user gives."""
     _attempted: bool = field(default=False, repr=False)
     """True once `inferences` is complete."""
     _noise: NoiseSource | None = field(default=None, repr=False)
@@ -101,7 +104,7 @@ class Reference:
             return
         self._attempted, self._spreads = True, {}
         try:
-            candidates = synthetic_feeds(self.model, narrower)
+            candidates = synthetic_feeds(self.model, narrower, roles=self.roles)
             for feeds in chain(candidates, self.items):
                 try:
                     session = self.open()
@@ -200,10 +203,12 @@ def compare(
     """
     tolerance = pass_.tolerance
     model = parsed if parsed is not None else before.model
-    reference = Reference(after, model, before.items, spares_memory=before.spares_memory)
+    reference = Reference(after, model, before.items, spares_memory=before.spares_memory, roles=before.roles)
     pinned = pass_.pinned(before.model)
     if pinned or reference.spares_memory != before.spares_memory:
-        before = Reference(before.path, before.model, before.items, spares_memory=reference.spares_memory)
+        before = Reference(
+            before.path, before.model, before.items, spares_memory=reference.spares_memory, roles=before.roles
+        )
     if not pass_.makes_model:
         before.run(model, pinned)
         if weight_bytes(before.model) > SPARING_BYTES:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
 from autoopt.model.lazy_imports import helper, np, onnx
-from autoopt.model.roles import Role, input_roles, may_be_same
+from autoopt.model.roles import Kind, Role, input_roles, may_be_same
 from autoopt.model.tensors import names_of, origins, table_lengths
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
@@ -34,14 +34,14 @@ _ANY_BYTE_OPS: Final = ("OneHot", "QuantizeLinear", "DequantizeLinear", "ConvInt
 
 
 def synthetic_feeds(
-    model: ModelProto, narrower: ModelProto | None = None, seed: int = 0
+    model: ModelProto, narrower: ModelProto | None = None, seed: int = 0, roles: Mapping[str, Kind] | None = None
 ) -> Iterator[dict[str, np.ndarray]]:
     """Generate inputs for `model`, one set for each of `SIZES`; only one set if no dimension is open.
 
     Floats are drawn from a normal distribution. Integers stay below the number of rows of the table that they index,
     otherwise they are 0 or 1. Texts are words. Sounds are long enough for their spectrum. Mask and positions of a
     decoder fit its tokens and its cache, lengths the inputs that they belong to. Images suit the weights. Dimensions
-    have the sizes that `narrower`, another version of the model, fixes.
+    have the sizes that `narrower`, another version of the model, fixes. `roles` are kinds that the user gives.
 
     Raises:
         ValueError: an input is not a tensor, is of an unknown type, or is too large.
@@ -55,9 +55,9 @@ def synthetic_feeds(
     if narrower is not None:
         fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
     specs = with_channels(model.graph, list(map(input_spec, inputs)))
-    roles = input_roles(specs)
-    usual_sizes = {**_image_sizes(model.graph, specs), **_sound_sizes(specs, roles)}
-    decoder = decoder_of(roles)
+    known = input_roles(specs, given=roles)
+    usual_sizes = {**_image_sizes(model.graph, specs), **_sound_sizes(specs, known)}
+    decoder = decoder_of(known)
     limits = _index_limits(model)
     tried: set[tuple[tuple[int, ...], ...]] = set()
     for first, other in SIZES:
@@ -74,7 +74,7 @@ def synthetic_feeds(
         if decoder is not None:
             feeds = align(feeds, decoder)
         else:
-            feeds.update(lengths_of(feeds, specs, roles))
+            feeds.update(lengths_of(feeds, specs, known))
         yield feeds
 
 
