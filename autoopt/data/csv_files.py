@@ -47,8 +47,6 @@ def read_columns(path: str, delimiter: str | None = None) -> tuple[str, dict[str
     Raises:
         InputError: The file cannot be read, there are no rows, rows differ in length, or two columns have one name.
     """
-    if delimiter is None and path.lower().endswith(".tsv"):
-        delimiter = "\t"
     delimiter, rows = _read_rows(path, delimiter)
     if len(rows) < 2:
         raise InputError("has no rows below its header", where=path)
@@ -73,7 +71,7 @@ def loader_of_list(path: Path, inputs: Sequence[str] | None = None) -> FolderLoa
     if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
         return None
     try:
-        _, rows = _read_rows(str(path), "\t" if path.suffix.lower() == ".tsv" else None, most=2)
+        _, rows = _read_rows(str(path), most=2)
     except InputError:
         return None  # the loader of tables says what is wrong
     for row in rows:
@@ -95,25 +93,21 @@ def listed_files(path: Path) -> list[Path]:
     """All images and sounds that a list names and that are there; none for any other file."""
     if loader_of_list(path) is None:
         return []
-    _, rows = _read_rows(str(path), "\t" if path.suffix.lower() == ".tsv" else None)
+    _, rows = _read_rows(str(path))
     files = []
     for row in rows:
         files += [listed_path(path, cell) for cell in row if loader_of_suffix(cell.strip()) is not None]
     return list(filter(os.path.isfile, files))
 
 
-def _read_rows(path: str, delimiter: str | None, most: int | None = None) -> tuple[str, list[list[str]]]:
+def _read_rows(path: str, delimiter: str | None = None, most: int | None = None) -> tuple[str, list[list[str]]]:
+    """Read the separator of the fields, and the first rows; all of them without `most`."""
+    if delimiter is None and path.lower().endswith(".tsv"):
+        delimiter = "\t"
     try:
         with open(path, newline="", encoding="utf-8-sig") as stream:
-            delimiter = delimiter or _separator(stream.readline())
+            delimiter = delimiter or next(filter(stream.readline().__contains__, ",;\t"), ",")
             stream.seek(0)
             return delimiter, list(islice(csv.reader(stream, delimiter=delimiter), most))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"not a readable table ({error})", where=path) from error
-
-
-def _separator(header: str) -> str:
-    for separator in (",", ";", "\t"):
-        if separator in header:
-            return separator
-    return ","

@@ -73,7 +73,10 @@ def digest_path(path: Path) -> str:
             if external:
                 return _digest_files(path.parent, [path, *external])
             listed = listed_files(path)
-            return _digest_list(path, listed) if listed else known_digest(path)
+            if not listed:
+                return known_digest(path)
+            digests = [known_digest(file) for file in (path, *listed)]  # the names of the files are in the list
+            return hashlib.sha256("\n".join(digests).encode()).hexdigest()
         if path.is_dir():
             return _digest_files(path, sorted(path.rglob("*")))
     except OSError as error:
@@ -88,9 +91,3 @@ def _digest_files(folder: Path, files: Iterable[Path]) -> str:
             line = f"{file.relative_to(folder).as_posix()}\0{known_digest(file)}\n"
             total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
     return total.hexdigest()
-
-
-def _digest_list(path: Path, files: Iterable[Path]) -> str:
-    """The sha256 of a list and of the files that it names, in its order; their names are in the list."""
-    digests = [known_digest(file) for file in (path, *files)]
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()

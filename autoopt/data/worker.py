@@ -65,7 +65,9 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
 
 def _with_labels(description: DataDescription, data: DataSet, labels: Array, model: Path | None) -> DataDescription:
     """The description of a data set and of its labels."""
-    kind, text, broken = _label_kind(data, labels, model), _label_text(labels), _broken_labels(labels)
+    kind, text, broken = _label_kind(data, labels, model), _label_text(labels), 0
+    if labels.dtype.kind == "f":
+        broken = int((~np.isfinite(labels)).reshape(len(labels), -1).any(axis=1).sum())
     description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
     description = replace(description, first_label=_beginning(labels[0]))
     plain = plain_labels(labels)
@@ -75,7 +77,10 @@ def _with_labels(description: DataDescription, data: DataSet, labels: Array, mod
             counts = counts[values >= 0]  # others do not count
         smallest, labelled = int(counts.min(initial=plain.size)), int(counts.sum())
         description = replace(description, classes=len(counts), smallest_class=smallest, labelled=labelled)
-    names = data.classes[:TEXTS] if text is None else _class_names(labels)
+    names = data.classes[:TEXTS]
+    if text is not None:
+        texts = np.unique(labels.astype(str))
+        names = tuple(map(str, texts)) if len(texts) <= TEXTS else ()
     return replace(description, class_names=names)
 
 
@@ -167,17 +172,6 @@ def _are_classes_of(model: Path, labels: Array) -> bool:
         return True
     scores = kind.shape.dim[-1].dim_value if len(kind.shape.dim) == 2 else 0
     return bool(scores > 1 and labels.min() >= 0 and labels.max() < scores)
-
-
-def _broken_labels(labels: Array) -> int:
-    if labels.dtype.kind != "f":
-        return 0
-    return int((~np.isfinite(labels)).reshape(len(labels), -1).any(axis=1).sum())
-
-
-def _class_names(labels: Array) -> tuple[str, ...]:
-    names = np.unique(labels.astype(str))
-    return tuple(map(str, names)) if len(names) <= TEXTS else ()
 
 
 def _label_text(labels: Array) -> str | None:

@@ -123,15 +123,12 @@ def _files(path: str, found: LabelledFiles) -> DataSet:
     """WAV files as a column `file`, with their labels."""
     if not found.files:
         raise InputError("holds no WAV files", where=path, remedy="convert others: ffmpeg -i a.flac a.wav")
-    truth = found.classes if found.texts is None else _labels(found.texts)
+    truth = found.classes
+    if found.texts is not None:
+        is_number = all(text.lstrip("-").isdecimal() for text in found.texts)
+        # Names of classes stay text, as transcripts do.
+        truth = class_ids(found.texts)[0] if is_number else text_array(found.texts)
     return DataSet({"file": np.array(found.files, object)}, truth, name=path, classes=found.names)
-
-
-def _labels(texts: Sequence[str]) -> Array:
-    """Class ids as numbers; names of classes and transcripts as text."""
-    if all(text.lstrip("-").isdecimal() for text in texts):
-        return class_ids(texts)[0]
-    return text_array(texts)
 
 
 def _waveform_input(specs: Sequence[InputSpec], roles: Mapping[str, Role], path: str) -> WaveformInput:
@@ -187,7 +184,9 @@ def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, pat
         rates.append(rate)
         sound = _with_channels(sound, channels, file)
         if sample_rate is not None and sample_rate != rate:
-            sound = _resampled(sound, rate, sample_rate)
+            import soxr
+
+            sound = np.asarray(soxr.resample(sound, rate, sample_rate), np.float32)
         sounds.append(sound)
     if sample_rate is not None:
         return sounds, sample_rate
@@ -222,12 +221,6 @@ def _with_channels(sound: Array, channels: int, file: Path) -> Array:
     if sound.shape[1] != channels:
         raise InputError(f"has {sound.shape[1]} channels, the model takes {channels}", where=str(file))
     return sound
-
-
-def _resampled(sound: Array, rate: int, to: int) -> Array:
-    import soxr
-
-    return np.asarray(soxr.resample(sound, rate, to), np.float32)
 
 
 def _with_items(data: DataSet, target: WaveformInput, items: list[Array]) -> DataSet:

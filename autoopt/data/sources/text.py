@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ import numpy as np
 
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids
 from autoopt.errors import InputError
-from autoopt.model.roles import TOKEN_NAMES
+from autoopt.model.roles import Kind, names_with
 from autoopt.option_names import option
 
 LENGTH: Final = 128
@@ -41,12 +41,18 @@ def load(
 
 
 def tokenize(
-    data: DataSet, tokenizer: str, length: int | None = None, column: str | None = None, model: str | None = None
+    data: DataSet,
+    tokenizer: str,
+    length: int | None = None,
+    column: str | None = None,
+    model: str | None = None,
+    roles: Mapping[str, Kind] | None = None,
 ) -> DataSet:
     """Turn a column of texts into token ids, padded with zeros or cut to `length`. Needs the tokenizers library.
 
     The default column is the only one of texts, else `text`; the default length that of the model's tokens if it is
-    fixed, else 128. A table without texts stays as it is: the tokenizer beside a model need not belong to it.
+    fixed, else 128. `roles` are kinds of its inputs where names tell the wrong ones. A table without texts stays as it
+    is: the tokenizer beside a model need not belong to it.
 
     Raises:
         InputError: The library is missing, the file is not a tokenizer, or the column does not exist.
@@ -60,7 +66,7 @@ def tokenize(
         remedy = f"choose the texts: {option('inputs', of='COLUMN')}"
         raise InputError(f"no column {column!r} to tokenize", where=data.name, remedy=remedy)
     if length is None:
-        length = _tokens_of(model) or LENGTH
+        length = _tokens_of(model, roles) or LENGTH
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -81,12 +87,15 @@ def tokenize(
     return replace(data, columns=columns, reading="; ".join(filter(None, [data.reading, reading])))
 
 
-def _tokens_of(model: str | None) -> int | None:
+def _tokens_of(model: str | None, roles: Mapping[str, Kind] | None) -> int | None:
     """The number of tokens that a model takes; None if it is open, or without a model."""
     from autoopt.data.sources.synthetic import read_inputs
 
-    specs = () if model is None else read_inputs(model).specs
-    sizes = [spec.fixed_sizes[1] for spec in specs if spec.name in TOKEN_NAMES and len(spec.dims) == 2]
+    if model is None:
+        return None
+    inputs = read_inputs(model, roles)
+    tokens = names_with("tokens", inputs.roles)
+    sizes = [spec.fixed_sizes[1] for spec in inputs.specs if spec.name in tokens and len(spec.dims) == 2]
     return next(filter(None, sizes), None)
 
 
