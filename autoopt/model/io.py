@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
-from autoopt.model.split import weight_at
+from autoopt.model.split import is_split, weight_at
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
 from autoopt.outcome import Outcome
 
@@ -45,6 +46,8 @@ class Unreadable(InputError):
 def parse(path: str | os.PathLike[str]) -> ModelProto:
     """Read a model without its external data.
 
+    Attributes and bodies of a split model have their weights: passes ask for references to initializers only.
+
     Raises:
         Unreadable: the file is empty or not an ONNX model.
     """
@@ -60,6 +63,10 @@ def parse(path: str | os.PathLike[str]) -> ModelProto:
         raise Unreadable(f"not an ONNX model, or cut off ({error})", where=where, remedy=AGAIN) from error
     if not model.HasField("graph"):
         raise Unreadable("not an ONNX model (it has no graph)", where=where, remedy=AGAIN)
+    if is_split(path):
+        for tensor in islice(tensors(model), len(model.graph.initializer), None):
+            if tensor.data_location == tensor.EXTERNAL:
+                load_weight(tensor, Path(path).parent)
     return model
 
 

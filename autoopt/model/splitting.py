@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.json_codec import to_json
 from autoopt.model import io
-from autoopt.model.files import MODEL, files_in
+from autoopt.model.files import MODEL, digest_folder, files_in
 from autoopt.model.split import (
     GRAPH,
     MANIFEST,
@@ -31,12 +31,21 @@ from autoopt.model.split import (
     stored_files,
     weight_at,
 )
-from autoopt.model.tensors import packed_bytes, tensors, weight_bytes
-from autoopt.model.weight_files import FilePart, Slice, WeightFiles, chunks_of, held, sync_folder, write_durably
+from autoopt.model.tensors import graphs, nodes, packed_bytes, tensors, weight_bytes
+from autoopt.model.weight_files import (
+    WEIGHTS,
+    FilePart,
+    Slice,
+    WeightFiles,
+    chunks_of,
+    held,
+    sync_folder,
+    write_durably,
+)
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 SPLIT_ABOVE: Final = 32 << 20
 """Models with more bytes of separable weights are split; copies of smaller ones cost less than many files."""
@@ -46,8 +55,10 @@ LARGEST_GRAPH_SHARE: Final = 4
 """A model is not split if what stays in the graph is more than one part of this many."""
 Files: TypeAlias = Mapping[str, Iterable[bytes | Slice]]
 """A model's own files: parts of stored weights, and what is between them."""
-_INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION, _GRAPH = 5, 9, 13, 14, 7
-"""Numbers of fields: of GraphProto, TensorProto and ModelProto."""
+_RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
+"""Numbers of fields of TensorProto."""
+_REFERENCE: Final = f"{WEIGHTS}/".encode()
+"""A part of every message with a reference to a weight."""
 _LAST_FIELD: Final = 1 << 10
 
 
@@ -80,9 +91,11 @@ def save_split(model: ModelProto, folder: Path) -> Path | None:
         return weights.add(tensor.raw_data)
 
     with held(folder.parent, fcntl.LOCK_SH):
-        stored = {number: store(model.graph.initializer[number], size) for number, size in sizes.items()}
+        stored = {
+            number: store(tensor, sizes[number]) for number, tensor in enumerate(tensors(model)) if number in sizes
+        }
         graph = _outline(model, stored)
-        files: dict[str, Iterable[bytes | Slice]] = {MODEL: _one_file(graph, stored)}
+        files: dict[str, Iterable[bytes | Slice]] = {MODEL: _one_file(graph)}
         if weight_bytes(model) > io.EXTERNAL_ABOVE:
             places = io.places_of(model)
             files[MODEL] = [io.with_references(model, places).SerializeToString(deterministic=True)]
@@ -100,12 +113,12 @@ def split_elsewhere(source: Path, folder: Path, digest: str) -> Path | None:
     return Path(done.stdout) if done.returncode == 0 and done.stdout else None
 
 
-def split_folder(source: Path, folder: Path, digest: str) -> Path | None:
-    """Split the model in the folder `source`, whose files have this digest; see `split_files`."""
+def split_folder(source: Path, folder: Path, digest: str = "") -> Path | None:
+    """Split the model in the folder `source`, whose files have this digest if it is known; see `split_files`."""
     with ExitStack() as stack:
         opened = {name: stack.enter_context(path.open("rb")) for name, path in files_in(source).items()}
         files = {name: FilePart(file.fileno(), 0, os.fstat(file.fileno()).st_size) for name, file in opened.items()}
-        return split_files(io.parse(source / MODEL), files, folder, digest)
+        return split_files(io.parse(source / MODEL), files, folder, digest or digest_folder(source))
 
 
 def split_files(model: ModelProto, files: Mapping[str, FilePart], folder: Path, digest: str) -> Path | None:
@@ -143,7 +156,7 @@ def _store_files(
     replaces: bool,
     keeps_files: bool,
 ) -> Path:
-    """Store a model, given with its open files, and the weights of these sizes by the number of their initializer.
+    """Store a model, given with its open files, and the weights of these sizes by their numbers among all tensors.
 
     With `replaces`, weights that are there already are written again; with `keeps_files`, the files are stored whole.
     """
@@ -171,7 +184,7 @@ def _store_files(
         if keeps_files:
             own = {name: [weights.add(file)] for name, file in files.items()}
         elif len(files) == 1:
-            own = {MODEL: _one_file(graph, stored)}
+            own = {MODEL: _one_file(graph)}
         else:
             own = {name: _between(file, ranges[name], stored) for name, file in files.items()}
         return _write(graph, own, stored, folder)
@@ -187,20 +200,27 @@ def publish(graph: Path, digest: str) -> Path:
 
 
 def _separable(model: ModelProto, total: int) -> dict[int, int]:
-    """The sizes of the initializers that become files, by number.
+    """The sizes of the tensors that become files, by their numbers among all tensors.
 
     Empty if the model, of `total` bytes, is small or if most of it would stay in the graph.
     """
     sizes: dict[int, int] = {}
-    for number, tensor in enumerate(model.graph.initializer):
+    for number, tensor in enumerate(tensors(model)):
         if tensor.HasField("raw_data") or tensor.data_location == tensor.EXTERNAL:
             size = packed_bytes(tensor) or 0  # to read `raw_data` would copy the weights
             if size >= LEAST_WEIGHT:
                 sizes[number] = size
+    # No runtime reads the parts of a sparse tensor from a file.
+    if any(graph.sparse_initializer for graph in graphs(model)) or any(map(_is_sparse, nodes(model))):
+        sizes = {number: size for number, size in sizes.items() if number < len(model.graph.initializer)}
     separable = sum(sizes.values())
     if separable <= SPLIT_ABOVE or total - separable > total / LARGEST_GRAPH_SHARE:
         return {}
     return sizes
+
+
+def _is_sparse(node: NodeProto) -> bool:
+    return any(attribute.HasField("sparse_tensor") or attribute.sparse_tensors for attribute in node.attribute)
 
 
 def _outline(model: ModelProto, stored: Mapping[int, Slice]) -> ModelProto:
@@ -209,28 +229,28 @@ def _outline(model: ModelProto, stored: Mapping[int, Slice]) -> ModelProto:
     return io.with_references(model, places)
 
 
-def _one_file(graph: ModelProto, stored: Mapping[int, Slice]) -> Iterator[bytes | Slice]:
-    """The file of a model with its weights, as protobuf writes it, from the graph that refers to them."""
-    initializers: list[bytes | Slice] = []
-    for number, tensor in enumerate(graph.graph.initializer):
-        weight = stored.get(number)
-        if weight is None:
-            content = tensor.SerializeToString(deterministic=True)
-            initializers.append(_header(_INITIALIZER, len(content)) + content)
+def _one_file(message: Message) -> list[bytes | Slice]:
+    """A model, or a part of one, as protobuf writes it, with the weights that it refers to in their places."""
+    from onnx import TensorProto
+
+    content: bytes = message.SerializeToString(deterministic=True)
+    if _REFERENCE not in content:
+        return [content]
+    if isinstance(message, TensorProto):
+        place = io.place_of(message)
+        others = [field for field in range(_RAW_DATA, _LAST_FIELD) if field not in (_EXTERNAL_DATA, _DATA_LOCATION)]
+        before = _fields(message, range(1, _RAW_DATA)) + _header(_RAW_DATA, place.size)
+        return [before, Slice(weight_at(place.location), 0, place.size), _fields(message, others)]
+    pieces: list[bytes | Slice] = []
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            pieces.append(_fields(message, [field.number]))
             continue
-        before = _fields(tensor, range(1, _RAW_DATA)) + _header(_RAW_DATA, weight.stop)
-        reference = (_EXTERNAL_DATA, _DATA_LOCATION)
-        after = _fields(tensor, [field for field in range(_RAW_DATA, _LAST_FIELD) if field not in reference])
-        size = len(before) + weight.stop + len(after)
-        initializers += [_header(_INITIALIZER, size) + before, weight, after]
-    start = _fields(graph.graph, range(1, _INITIALIZER))
-    end = _fields(graph.graph, range(_INITIALIZER + 1, _LAST_FIELD))
-    size = len(start) + len(end)
-    for piece in initializers:
-        size += piece.stop if isinstance(piece, Slice) else len(piece)
-    yield _fields(graph, range(1, _GRAPH)) + _header(_GRAPH, size) + start
-    yield from initializers
-    yield end + _fields(graph, range(_GRAPH + 1, _LAST_FIELD))
+        for part in [value] if hasattr(value, "ListFields") else value:
+            inner = _one_file(part)
+            size = sum(piece.stop if isinstance(piece, Slice) else len(piece) for piece in inner)
+            pieces += [_header(field.number, size), *inner]
+    return pieces
 
 
 def _fields(message: Message, numbers: Collection[int]) -> bytes:
@@ -246,11 +266,12 @@ def _fields(message: Message, numbers: Collection[int]) -> bytes:
 
 def _header(field: int, size: int) -> bytes:
     """Number and size of a field of variable size (https://protobuf.dev/programming-guides/encoding/)."""
-    encoded = bytearray([field << 3 | 2])
-    while size > 127:
-        encoded.append(size & 127 | 128)
-        size >>= 7
-    encoded.append(size)
+    encoded = bytearray()
+    for number in (field << 3 | 2, size):
+        while number > 127:
+            encoded.append(number & 127 | 128)
+            number >>= 7
+        encoded.append(number)
     return bytes(encoded)
 
 
@@ -270,10 +291,10 @@ def _data_file(
 def _between(
     file: FilePart, ranges: Iterable[tuple[int, int, int]], stored: Mapping[int, Slice]
 ) -> Iterator[bytes | Slice]:
-    """A file that holds stored weights at these ranges, which also name their initializers."""
+    """A file that holds stored weights at these ranges, which also name their numbers."""
     end = 0
     for start, stop, number in sorted(ranges):
-        if start >= end:  # else initializers share bytes
+        if start >= end:  # else weights share bytes
             yield b"".join(chunks_of(FilePart(file.descriptor, end, start)))
             yield stored[number]
             end = stop
@@ -285,18 +306,20 @@ def _write(graph: ModelProto, files: Files, stored: Mapping[int, Slice], folder:
     rest = bytearray()
     layout: dict[str, list[Slice]] = {}
     for name, pieces in files.items():
-        layout[name] = []
+        parts = layout[name] = list[Slice]()
+        start = len(rest)
         for piece in pieces:
-            if isinstance(piece, Slice):
-                layout[name].append(piece)
-            else:
-                layout[name].append(Slice("", len(rest), len(rest) + len(piece)))
+            if not isinstance(piece, Slice):
                 rest += piece
+                continue
+            parts += [Slice("", start, len(rest)), piece]
+            start = len(rest)
+        parts.append(Slice("", start, len(rest)))
     between = WeightFiles(folder).add(bytes(rest))
-    own = {
-        name: tuple(part if part.digest else replace(part, digest=between.digest) for part in parts)
-        for name, parts in layout.items()
-    }
+    own: dict[str, tuple[Slice, ...]] = {}
+    for name, parts in layout.items():
+        named = [part if part.digest else replace(part, digest=between.digest) for part in parts]
+        own[name] = tuple(part for part in named if part.start < part.stop)
     weights = {part.digest: part.stop for parts in own.values() for part in parts}
     weights |= {weight.digest: weight.stop for weight in (*stored.values(), between)}
     content = graph.SerializeToString(deterministic=True)

@@ -42,7 +42,6 @@ WEIGHT = WIDTH * WIDTH * 4
 @pytest.fixture(autouse=True)
 def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
-    monkeypatch.setattr(splitting, "LARGEST_GRAPH_SHARE", 2)
 
 
 def layers(prefix: str = "", seed: int = 0) -> ModelProto:
@@ -143,9 +142,7 @@ def in_a_function(model: ModelProto) -> ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=[function])
 
 
-PLACES = [in_initializers, in_both]
-"""Where most weights are initializers, which become files."""
-ELSEWHERE = [in_constants, in_a_body, in_constants_of_a_body, in_a_function]
+PLACES = [in_initializers, in_both, in_constants, in_a_body, in_constants_of_a_body, in_a_function]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -191,23 +188,17 @@ def test_attributes_have_their_weights_for_passes_that_take_references(tmp_path:
     np.testing.assert_array_equal(constant, numpy_helper.to_array(layers().graph.initializer[0]))
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("save", FORMS)
-def test_equal_weights_are_stored_once(save: Save, tmp_path: Path) -> None:
+def test_equal_weights_are_stored_once(save: Save, place: Place, tmp_path: Path) -> None:
     first = split(io.save(layers(), tmp_path / "a").parent, tmp_path)
     before = bytes_in(tmp_path / FOLDER)
     assert before < bytes_in(tmp_path / "a") + 8192
     (tmp_path / "b").mkdir()
-    save(layers("renamed_"), tmp_path / "b")
+    save(place(layers("renamed_")), tmp_path / "b")
     renamed = split(tmp_path / "b", tmp_path)
     assert bytes_in(tmp_path / FOLDER) - before < WEIGHT
     assert len(weights_of(renamed).keys() & weights_of(first).keys()) == LAYERS
-
-
-@pytest.mark.parametrize("place", ELSEWHERE)
-def test_weights_in_attributes_bodies_and_functions_stay_in_their_file(place: Place, tmp_path: Path) -> None:
-    source = io.save(place(layers()), tmp_path / "source").parent
-    assert split_folder(source, tmp_path / FOLDER, digest_folder(source)) is None
-    assert save_split(place(layers()), tmp_path / FOLDER) is None
 
 
 @pytest.mark.parametrize("place", PLACES)

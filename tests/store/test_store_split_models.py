@@ -28,7 +28,6 @@ from autoopt.store.sql.database import open_database
 @pytest.fixture(autouse=True)
 def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
-    monkeypatch.setattr(splitting, "LARGEST_GRAPH_SHARE", 2)
     monkeypatch.setattr(splitting, "split_elsewhere", split_here)
 
 
