@@ -103,17 +103,17 @@ def save_split(model: ModelProto, folder: Path) -> Path | None:
         return _write(graph, files, stored, folder)
 
 
-def split_elsewhere(source: Path, folder: Path, digest: str) -> Path | None:
+def split_elsewhere(source: Path, folder: Path, digest: str | None = None) -> Path | None:
     """Do the work of `split_folder` in a process of its own; a model that cannot be read stays as it is."""
     files = files_in(source)
     if MODEL not in files or sum(path.stat().st_size for path in files.values()) <= SPLIT_ABOVE:
         return None
-    command = [sys.executable, "-P", "-m", "autoopt.model.splitting", str(source), str(folder), digest]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-P", "-m", "autoopt.model.splitting", str(source), str(folder)]
+    done = subprocess.run([*command, digest or digest_folder(source)], capture_output=True, text=True, check=False)
     return Path(done.stdout) if done.returncode == 0 and done.stdout else None
 
 
-def split_folder(source: Path, folder: Path, digest: str = "") -> Path | None:
+def split_folder(source: Path, folder: Path, digest: str | None = None) -> Path | None:
     """Split the model in the folder `source`, whose files have this digest if it is known; see `split_files`."""
     with ExitStack() as stack:
         opened = {name: stack.enter_context(path.open("rb")) for name, path in files_in(source).items()}

@@ -63,36 +63,17 @@ def admit(pool: WorkerPool, source: Path, tmp_path: Path) -> CallResult:
     )
 
 
-def in_subgraph(folder: Path) -> Path:
-    path = external(folder, location="../outside.bin")
-    return rewrite(path, lambda made: _hide(made, "graph"))
+def hidden(where: str) -> Callable[[Path], Path]:
+    """A model whose weight is in some other place of the graph, and its data outside of the folder."""
 
+    def make(folder: Path) -> Path:
+        path = external(folder, location="../outside.bin")
+        made = onnx.load(path, load_external_data=False)
+        _hide(made, where)
+        path.write_bytes(made.SerializeToString())
+        return path
 
-def in_function(folder: Path) -> Path:
-    path = external(folder, location="../outside.bin")
-    return rewrite(path, lambda made: _hide(made, "function"))
-
-
-def in_sparse(folder: Path) -> Path:
-    path = external(folder, location="../outside.bin")
-    return rewrite(path, lambda made: _hide(made, "sparse"))
-
-
-def in_attribute(folder: Path) -> Path:
-    path = external(folder, location="../outside.bin")
-    return rewrite(path, lambda made: _hide(made, "attribute"))
-
-
-def in_training(folder: Path) -> Path:
-    path = external(folder, location="../outside.bin")
-    return rewrite(path, lambda made: _hide(made, "training"))
-
-
-def rewrite(path: Path, change: Callable[[Any], None]) -> Path:
-    made = onnx.load(path, load_external_data=False)
-    change(made)
-    path.write_bytes(made.SerializeToString())
-    return path
+    return make
 
 
 def _hide(made: Any, where: str) -> None:
@@ -170,11 +151,11 @@ CASES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "strings": (with_(data_type=8), "strings and undefined types"),
     "two locations": (with_(entries=[("location", "../outside.bin")]), "two entries 'location'"),
     "the graph itself": (with_(location="model.onnx"), "the name of the graph itself"),
-    "hidden in a subgraph": (in_subgraph, "leaves the model's folder"),
-    "hidden in a function": (in_function, "leaves the model's folder"),
-    "hidden in a sparse tensor": (in_sparse, "leaves the model's folder"),
-    "hidden in an attribute": (in_attribute, "leaves the model's folder"),
-    "hidden in a training graph": (in_training, "leaves the model's folder"),
+    "hidden in a subgraph": (hidden("graph"), "leaves the model's folder"),
+    "hidden in a function": (hidden("function"), "leaves the model's folder"),
+    "hidden in a sparse tensor": (hidden("sparse"), "leaves the model's folder"),
+    "hidden in an attribute": (hidden("attribute"), "leaves the model's folder"),
+    "hidden in a training graph": (hidden("training"), "leaves the model's folder"),
 }
 
 

@@ -35,7 +35,7 @@ def put_large(store: Store, name: str, seed: int = 0, *, external: bool = False)
     return store.artifacts.put(folder)
 
 
-def split_here(source: Path, folder: Path, digest: str) -> Path | None:
+def split_here(source: Path, folder: Path, digest: str | None = None) -> Path | None:
     """Split a model as another process does it for a store, but in this one, which knows the limit of the test."""
     if not (source / MODEL).exists():
         return None

@@ -284,7 +284,7 @@ class ArtifactFiles:
 
     def _put_split(self, source: Path, digest: str | None) -> str:
         """Store an artifact split; returns its digest, or nothing if it is not one to split."""
-        main = splitting.split_elsewhere(source, self.split_folder, digest or digest_folder(source))
+        main = splitting.split_elsewhere(source, self.split_folder, digest)
         reached("after copy")
         if main is None:
             return ""
