@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autoopt.report.words.figures import chain_text
+from autoopt.report.words.chains import chain_text
 from autoopt.results import RunResult
 
 BY_HAND = Path(__file__).with_name("by_hand.py")
