@@ -140,8 +140,6 @@ class Search:
     """Distance of the reference point from the worst feasible losses, relative to their distance from the best."""
     least_beyond: float = 0.02
     """The same at least: 2 % of a time or size, or two points of accuracy."""
-    min_trials: int = 10
-    """Trials before a search may stop because nothing promises enough."""
     untimed: int = 10
     """Trials per stage if only time limits the search, which a sampler does not see; the last stage is
     unlimited."""

@@ -13,7 +13,7 @@ from autoopt.search.losses import Losses, feasible, losses
 from autoopt.search.pareto import non_dominated
 from autoopt.search.surrogates.hypervolume import hypervolume
 from autoopt.search.trial import Trial
-from autoopt.tuning import SEARCH
+from autoopt.tuning import SEARCH, STOPPING
 
 RESOLVED: Final = 1e-9
 """The same at least, relative to the worst loss: less would vanish in the rounding of huge losses."""
@@ -105,7 +105,7 @@ def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:
     It needs a feasible result and enough trials. `asked` are the trials to which the first losses of `single` belong,
     `initial` is the number of points that the search begins with.
     """
-    if len(asked) < max(SEARCH.min_trials, initial):
+    if len(asked) < max(STOPPING.min_candidates, initial):
         return False
     for loss, trial in zip(single.loss, asked, strict=False):
         if math.isfinite(loss) and feasible(trial.feedback):
