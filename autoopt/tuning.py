@@ -447,3 +447,108 @@ class Changes:
 
 
 CHANGES: Final = Changes()
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What inputs and outputs mean, and which metric judges them. `python benchmarks/zoo/public.py` has the models."""
+
+    fewest_features: int = 32
+    """Numbers for each item, or for each token, from which an output may be an embedding."""
+    least_peak: float = 2.0
+    """Least distance of the highest of many logits from their mean, relative to the lowest one's. Classifiers push
+    one class up: 3.0 for the 214 file types of magika. Embeddings have no such side: 1.3 for openwakeword's 96
+    numbers."""
+    positive_coordinates: float = 0.9
+    """Least share of non-negative coordinates at which pairs or triples of numbers count as keypoints."""
+    decided: float = 0.9
+    """Share of values in 0..1 outside 0.1..0.9 from which they count as probabilities of events, not as an
+    image."""
+    blank_share: float = 0.3
+    """Share of steps with the blank, the first or last class, from which scores of steps count as CTC."""
+    fewest_symbols: int = 6
+    """Classes, with the blank, from which scores of steps count as CTC: with fewer, each step is more likely a
+    decision of its own, such as the state of a patient, of which the first is the most frequent."""
+    least_apart: float = 0.5
+    """Share of the runs of one symbol that have a blank beside them, from which scores of steps count as CTC,
+    whose symbols are spikes between blanks. A classifier of steps changes from class to class: 0.2 of the runs of
+    a voice detector."""
+    fewest_candidates: int = 20
+    """Least number of rows at which a table counts as the raw boxes of a detector."""
+    lowest_score: float = 0.05
+    """Score from which a box counts at all: a reading of the outputs without any such box is not that of a
+    detector."""
+    largest_coordinate: float = 1.5
+    """Coordinates relative to the image end at 1, or a little beyond where a box leaves it; larger ones are
+    pixels."""
+    fewest_points: int = 5
+    """Points from which an output may be a list of keypoints."""
+    detected: float = 0.5
+    """Lowest score at which a box counts as detected."""
+    confirmed: float = 0.3
+    """Score from which the other model's box confirms it; lower, so that scores near the limit do not count as
+    lost."""
+    same_point: float = 0.05
+    """Distance of two points, relative to the diagonal of all points of the item, up to which they count as the
+    same."""
+    little_spread: float = 0.1
+    """Range of numbers in -1..1 below which their differences say nothing."""
+    fewest_neighbours: int = 8
+    """Items below which the similarities of embeddings say too little; then their values are compared."""
+    noted_items: int = 3
+    """See `noted_fall`."""
+    noted_fall: float = 0.1
+    """A fall in recall that is worth a sentence, in items and as a share of the class."""
+    overshoot: float = 0.1
+    """How far probabilities may lie outside of 0..1."""
+    checked_items: int = 128
+    """Items that are looked at, at most."""
+    check_seconds: float = 5.0
+    """Time for running them: a slow model is looked at on fewer."""
+    large_model: int = 1 << 30
+    """Bytes of a model from which packing its weights takes longer than packed ones save on so few items."""
+    enough_items: int = 16
+    """Items of a slow model that suffice."""
+    seconds_for_more: float = 2.0
+    """Time after which no more than these are run."""
+    fewest_items: int = 8
+    """Number of items below which an accuracy says nothing: a guess may be right as often."""
+    worse_deviations: int = 4
+    """Standard deviations from chance from which an accuracy is no accident."""
+    per_class: int = 5
+    """Items of each class, on average, without which the order of the classes is a guess."""
+    same_classes: float = 0.7
+    """Accuracy from which labels in another order are those of the model's classes."""
+    compared_items: int = 4
+    """Items on which the runtime's graph optimization is compared with none."""
+    changed_share: float = 0.1
+    """Difference, as a share of the largest value, that neither rounding nor integer kernels explain."""
+    fewest_compared: int = 4
+    """Items of the first look, by whose time the model gets more."""
+    colours: int = 3
+    """Largest size of an axis of colours."""
+    lowest_line: int = 8
+    """Smallest height of the image of a line of text."""
+    shortest_sound: int = 2000
+    """Smallest fixed size that counts as the length of a sound."""
+    shortest_piece: int = 256
+    """The same for a model with recurrent state, which takes 16 ms of sound or more at a time."""
+    most_channels: int = 2
+    """A longer fixed axis is no axis of channels: sounds are mono or stereo."""
+    state_items: int = 4
+    """Fewer items show no recurrence."""
+    state_compared: int = 8
+    """Items whose outputs are compared with the inputs of the next ones."""
+    state_first: int = 3
+    """Items after which outputs that were never such inputs are given up."""
+    followed_share: float = 0.75
+    """Share of the compared items that others follow; the rest may end sequences."""
+    state_tolerance: float = 1e-3
+    """Difference, relative to the largest value, between a state and one that another runtime recorded."""
+    sum_tolerance: float = 0.02
+    """Deviation from 1 of the sum of probabilities; 8-bit probabilities are off by as much."""
+    confident: float = 0.4
+    """Least confidence of softmax (0: all classes alike, 1: certain) at which raw values count as logits."""
+
+
+KINDS: Final = Kinds()

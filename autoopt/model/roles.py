@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from autoopt.errors import InputError, did_you_mean
+from autoopt.tuning import KINDS
 
 Dimension: TypeAlias = int | str | None
 """A number, a symbol, or nothing known."""
@@ -18,15 +19,6 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 
 CHANNELS: Final = (1, 3, 4)
-COLOURS: Final = 3
-LOWEST_LINE: Final = 8
-"""Smallest height of the image of a line of text."""
-SHORTEST_SOUND: Final = 2000
-"""Smallest fixed size that counts as the length of a sound."""
-SHORTEST_PIECE: Final = 256
-"""The same for a model with recurrent state, which takes 16 ms of sound or more at a time."""
-MOST_CHANNELS: Final = 2
-"""A longer fixed axis is no axis of channels: sounds are mono or stereo."""
 CACHE_RANKS: Final = (4, 5)
 """Dimensions of a cache: (batch, heads, sequence, size of a head), keys and values in one if there is one more."""
 DECODER_INPUTS: Final[Mapping[str, Kind]] = {
@@ -182,7 +174,7 @@ def _length(size: Dimension, axis: int) -> int:
     """A measure by which the longest axis is found: open ones are long, except the batch."""
     if isinstance(size, int):
         return size
-    return SHORTEST_SOUND * (axis > 0)
+    return KINDS.shortest_sound * (axis > 0)
 
 
 def _role(value: Value, tables: Collection[str], is_streamed: bool) -> Role:
@@ -242,8 +234,8 @@ def image_axes(dims: Sequence[Dimension]) -> tuple[int, int] | None:
     else:
         return None
     height, width = (dims[axis] for axis in axes)
-    is_line = isinstance(height, int) and height >= LOWEST_LINE
-    has_one_side = channels != COLOURS and isinstance(height, int) != isinstance(width, int)
+    is_line = isinstance(height, int) and height >= KINDS.lowest_line
+    has_one_side = channels != KINDS.colours and isinstance(height, int) != isinstance(width, int)
     if has_one_side and not is_line:
         return None
     return axes
@@ -261,11 +253,13 @@ def _sound_axis(value: Value, is_streamed: bool) -> int | None:
     if not value.is_float or len(value.dims) not in (1, 2, 3):
         return None
     may_be_piece = is_streamed and len(value.dims) == 2
-    long_axes = {axis: size for axis, size in enumerate(value.dims) if isinstance(size, int) and size > MOST_CHANNELS}
+    long_axes = {
+        axis: size for axis, size in enumerate(value.dims) if isinstance(size, int) and size > KINDS.most_channels
+    }
     if not long_axes:
         return _open_sound_axis(value, may_be_piece)
     longest = max(long_axes.values())
-    if longest >= SHORTEST_SOUND or (may_be_piece and longest >= SHORTEST_PIECE):
+    if longest >= KINDS.shortest_sound or (may_be_piece and longest >= KINDS.shortest_piece):
         return _only(list(long_axes))
     return None
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from autoopt.data.dataset import Array
+from autoopt.tuning import KINDS
 
 Dimension: TypeAlias = int | str | None
 ScoreForm: TypeAlias = Literal["probabilities", "log_probabilities", "logits"]
-
-SUM_TOLERANCE: Final = 0.02
-"""Deviation from 1 of the sum of probabilities; 8-bit probabilities are off by as much."""
-CONFIDENT: Final = 0.4
-"""Least confidence of softmax (0: all classes alike, 1: certain) at which raw values count as logits."""
 
 
 def class_axis(items: Sequence[Array], shape: Sequence[Dimension] | None = None) -> int | None:
@@ -68,7 +64,7 @@ def _fixed_axes(items: Sequence[Array], shape: Sequence[Dimension] | None) -> It
 
 def _normalized_axis(items: Sequence[Array], axes: Sequence[int]) -> int | None:
     for axis in axes:
-        if all(np.all(np.abs(item.sum(axis=axis) - 1) <= SUM_TOLERANCE) for item in items):
+        if all(np.all(np.abs(item.sum(axis=axis) - 1) <= KINDS.sum_tolerance) for item in items):
             return axis
     return None
 
@@ -82,7 +78,7 @@ def _confident_axis(items: Sequence[Array], axes: Sequence[int]) -> int | None:
         confidence = float(np.mean([_confidence(item, axis) for item in items]))
         if confidence > highest:
             best, highest = axis, confidence
-    return best if highest >= CONFIDENT else None
+    return best if highest >= KINDS.confident else None
 
 
 def _confidence(logits: Array, axis: int) -> float:

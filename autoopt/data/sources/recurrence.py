@@ -15,20 +15,11 @@ from autoopt.data.fit import fit, specs_of
 from autoopt.model.roles import may_be_same
 from autoopt.model.session import make_session
 from autoopt.model.tensors import by_name
+from autoopt.tuning import KINDS
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-MIN_ITEMS: Final = 4
-"""Fewer items show no recurrence."""
-COMPARED_ITEMS: Final = 8
-"""Items whose outputs are compared with the inputs of the next ones."""
-FIRST_ITEMS: Final = 3
-"""Items after which outputs that were never such inputs are given up."""
-FOLLOWED_SHARE: Final = 0.75
-"""Share of the compared items that others follow; the rest may end sequences."""
-TOLERANCE: Final = 1e-3
-"""Difference, relative to the largest value, between a state and one that another runtime recorded."""
 SCAN_SECONDS: Final = 10.0
 """Longest time for running all items, which finds the ends of sequences."""
 
@@ -107,7 +98,7 @@ def _if_sequences(state: Mapping[str, str], starts: list[int], data: DataSet) ->
 
 def _may_be_state(array: Array) -> bool:
     """True for floats that change from the first item to the second."""
-    if array.dtype.kind != "f" or array.ndim < 2 or len(array) < MIN_ITEMS:
+    if array.dtype.kind != "f" or array.ndim < 2 or len(array) < KINDS.state_items:
         return False
     return not np.array_equal(array[0], array[1])
 
@@ -131,9 +122,9 @@ def _returned(session: InferenceSession, data: DataSet, names: Sequence[str]) ->
         expected = fit(following, inputs)
         for name in filter(by_name(inputs).get, names):
             hits.update((output, name) for output in outputs if _is_same(results[output], expected[name]))
-        if count >= FIRST_ITEMS and not hits:
+        if count >= KINDS.state_first and not hits:
             return {}, False
-    returned = [pair for pair, count in hits.items() if count >= FOLLOWED_SHARE * len(indices)]
+    returned = [pair for pair, count in hits.items() if count >= KINDS.followed_share * len(indices)]
     sources = Counter(name for _, name in returned)
     state = {output: name for output, name in returned if sources[name] == 1}
     has_ends = any(hits[pair] < len(indices) for pair in state.items())
@@ -144,7 +135,7 @@ def _compared(data: DataSet, names: Sequence[str]) -> list[int]:
     """Some items, spread over the data, after which no state is zero."""
     is_zero = np.any([_is_zero(data.columns[name]) for name in names], axis=0)
     followed = np.flatnonzero(~is_zero[1:])
-    places = np.linspace(0, len(followed) - 1, min(COMPARED_ITEMS, len(followed))).astype(int)
+    places = np.linspace(0, len(followed) - 1, min(KINDS.state_compared, len(followed))).astype(int)
     return [int(followed[place]) for place in places]
 
 
@@ -152,4 +143,4 @@ def _is_same(result: object, expected: Array) -> bool:
     if not isinstance(result, np.ndarray) or not may_be_same(expected.shape, result.shape):
         return False
     scale = float(np.abs(expected).max(initial=0.0))
-    return bool(np.abs(result - expected).max(initial=0.0) <= TOLERANCE * max(scale, TOLERANCE))
+    return bool(np.abs(result - expected).max(initial=0.0) <= KINDS.state_tolerance * max(scale, KINDS.state_tolerance))

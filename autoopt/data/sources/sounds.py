@@ -15,8 +15,9 @@ from autoopt.data.fit import InputSpec
 from autoopt.data.sources.file_labels import LabelledFiles, find_files
 from autoopt.data.sources.synthetic import ModelInputs, read_inputs
 from autoopt.errors import InputError, one_line
-from autoopt.model.roles import SHORTEST_PIECE, Kind, Role, names_with
+from autoopt.model.roles import Kind, Role, names_with
 from autoopt.option_names import option
+from autoopt.tuning import KINDS
 
 HIGHEST_RATE: Final = 768_000
 """Hz. Only broken files and typing errors have higher ones, and resampling to one would fill the memory."""
@@ -167,7 +168,7 @@ def _long_axis(spec: InputSpec) -> int | None:
     *others, size = spec.dims or (0,)
     if not spec.is_float or len(others) > 2 or (len(others) == 2 and others[1] != 1):
         return None
-    if isinstance(size, int) and size < SHORTEST_PIECE:
+    if isinstance(size, int) and size < KINDS.shortest_piece:
         return None
     return len(others)
 

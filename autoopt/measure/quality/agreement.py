@@ -34,19 +34,10 @@ from autoopt.measure.quality.embeddings import rank_correlation, unit_vectors
 from autoopt.measure.quality.output_kinds import Kind, Outputs, Part, points_of
 from autoopt.measure.quality.sequences import edits
 from autoopt.metrics import Estimate
+from autoopt.tuning import KINDS
 
-DETECTED: Final = 0.5
-"""Lowest score at which a box counts as detected."""
-CONFIRMED: Final = 0.3
-"""Score from which the other model's box confirms it; lower, so that scores near the limit do not count as lost."""
-SAME_POINT: Final = 0.05
-"""Distance of two points, relative to the diagonal of all points of the item, up to which they count as the same."""
 DECISIONS: Final = ("ids", "classes", "sequence", "boxes")
 """Kinds of outputs that the other outputs of a model only accompany."""
-LITTLE_SPREAD: Final = 0.1
-"""Range of numbers in -1..1 below which their differences say nothing."""
-FEWEST_NEIGHBOURS: Final = 8
-"""Items below which the similarities of embeddings say too little; then their values are compared."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,7 @@ def compare_parts(parts: Sequence[Part], candidate: Outputs, source: Outputs) ->
             if any(array.size != 1 or array.dtype.kind != "f" or not abs(array.item()) <= 1 for array in both):
                 continue
             numbers, source_numbers = np.array([array.item() for array in both]).reshape(2, -1)
-            if np.ptp(source_numbers) < LITTLE_SPREAD:
+            if np.ptp(source_numbers) < KINDS.little_spread:
                 errors = (numbers - source_numbers) ** 2
                 agreements[index] = PartAgreement(agreement.part, "values", errors, np.ones(len(errors)))
     return agreements
@@ -129,7 +120,7 @@ def _compare(part: Part, candidate: Outputs, source: Outputs) -> PartAgreement:
     reshaped = np.array([c.shape != s.shape for c, s in zip(candidate_items, source_items, strict=True)])
     for index in np.flatnonzero(reshaped):
         candidate_items[index] = source_items[index]
-    if kind in ("embedding", "token_embedding") and items < FEWEST_NEIGHBOURS:
+    if kind in ("embedding", "token_embedding") and items < KINDS.fewest_neighbours:
         kind = "values"
     rows = np.array(COMPARE[kind](part, candidate_items, source_items), np.float64).reshape(items, 2)
     rows[reshaped, 0] = rows[reshaped, 1] if kind == "values" else 0.0
@@ -179,7 +170,7 @@ def _keypoints(_: Part, candidate: Items, source: Items) -> Rows:
         points, source_points = points_of(c).astype(np.float64), points_of(s).astype(np.float64)
         size = float(np.linalg.norm(np.ptp(source_points, axis=0)))
         distances = np.linalg.norm(points - source_points, axis=1)
-        rows.append((float(np.sum(distances <= SAME_POINT * size)), float(len(source_points))))
+        rows.append((float(np.sum(distances <= KINDS.same_point * size)), float(len(source_points))))
     return rows
 
 
@@ -260,7 +251,7 @@ def _boxes(part: Part, candidate: Outputs, source: Outputs) -> PartAgreement:
             rows[item] = 0.0, 1.0
             continue
         confirmed = _confirmed(source_boxes, boxes) + _confirmed(boxes, source_boxes)
-        rows[item] = confirmed, np.sum(source_boxes.scores >= DETECTED) + np.sum(boxes.scores >= DETECTED)
+        rows[item] = confirmed, np.sum(source_boxes.scores >= KINDS.detected) + np.sum(boxes.scores >= KINDS.detected)
     return PartAgreement(part, "boxes", rows[:, 0], rows[:, 1])
 
 
@@ -270,7 +261,7 @@ def _confirmed(boxes: Boxes, others: Boxes) -> float:
     The mean over the overlaps of mean average precision: at one half alone, a detector with weights of 7 bits agreed
     fully and lost a quarter of it.
     """
-    boxes, others = boxes.take(boxes.scores >= DETECTED), others.take(others.scores >= CONFIRMED)
+    boxes, others = boxes.take(boxes.scores >= KINDS.detected), others.take(others.scores >= KINDS.confirmed)
     overlaps = intersection_over_union(boxes.corners, others.corners)
     overlaps[boxes.classes[:, None] != others.classes[None, :]] = 0
     overlaps = overlaps[np.argsort(-boxes.scores, kind="stable")]

@@ -11,12 +11,7 @@ from autoopt.errors import InputError
 from autoopt.measure.quality.task import Outputs, Statistic
 from autoopt.metrics import FallenClass
 from autoopt.option_names import option
-
-NOTED_ITEMS = 3
-NOTED_FALL = 0.1
-"""A fall in recall that is worth a sentence, in items and as a share of the class."""
-OVERSHOOT = 0.1
-"""How far probabilities may lie outside of 0..1."""
+from autoopt.tuning import KINDS
 
 
 def accuracy(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
@@ -52,7 +47,7 @@ def fallen_class(
     names, ids, counts = np.unique(plain_texts(labels), return_inverse=True, return_counts=True)
     before, after = (np.bincount(ids.ravel(), accuracy(each, labels).ravel()) for each in (source_outputs, outputs))
     lost = before - after
-    falls = np.where((lost >= NOTED_ITEMS) & (lost > NOTED_FALL * counts), lost / counts, 0.0)
+    falls = np.where((lost >= KINDS.noted_items) & (lost > KINDS.noted_fall * counts), lost / counts, 0.0)
     worst = int(falls.argmax())
     if not falls[worst]:
         return None
@@ -196,7 +191,7 @@ def positives(scores: np.ndarray) -> np.ndarray:
 
     A lossy candidate may overshoot the range of probabilities a little.
     """
-    are_probabilities = scores.size and scores.min() >= -OVERSHOOT and scores.max() <= 1 + OVERSHOOT
+    are_probabilities = scores.size and scores.min() >= -KINDS.overshoot and scores.max() <= 1 + KINDS.overshoot
     return np.asarray(scores >= (0.5 if are_probabilities else 0.0))
 
 

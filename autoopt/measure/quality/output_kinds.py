@@ -14,6 +14,7 @@ from autoopt.data.decoding.class_axis import Dimension, class_axis
 from autoopt.errors import InputError
 from autoopt.measure.quality.detection import boxes_of
 from autoopt.model.roles import Role
+from autoopt.tuning import KINDS
 
 Kind: TypeAlias = Literal[
     "ids", "classes", "sequence", "boxes", "keypoints", "events", "embedding", "token_embedding", "values"
@@ -23,32 +24,7 @@ Outputs: TypeAlias = Sequence[Sequence[object]]
 Decode: TypeAlias = Callable[[Outputs, int], Boxes]
 """Reads the boxes of one item from the outputs of a detector."""
 
-FEWEST_FEATURES: Final = 32
-"""Numbers for each item, or for each token, from which an output may be an embedding."""
-LEAST_PEAK: Final = 2.0
-"""Least distance of the highest of many logits from their mean, relative to the lowest one's. Classifiers push one
-class up: 3.0 for the 214 file types of magika. Embeddings have no such side: 1.3 for openwakeword's 96 numbers."""
-POSITIVE_COORDINATES: Final = 0.9
-"""Least share of non-negative coordinates at which pairs or triples of numbers count as keypoints."""
-DECIDED: Final = 0.9
-"""Share of values in 0..1 outside 0.1..0.9 from which they count as probabilities of events, not as an image."""
-BLANK_SHARE: Final = 0.3
-"""Share of steps with the blank, the first or last class, from which scores of steps count as CTC."""
-FEWEST_SYMBOLS: Final = 6
-"""Classes, with the blank, from which scores of steps count as CTC: with fewer, each step is more likely a decision of
-its own, such as the state of a patient, of which the first is the most frequent."""
-LEAST_APART: Final = 0.5
-"""Share of the runs of one symbol that have a blank beside them, from which scores of steps count as CTC, whose symbols
-are spikes between blanks. A classifier of steps changes from class to class: 0.2 of the runs of a voice detector."""
-FEWEST_CANDIDATES: Final = 20
-"""Least number of rows at which a table counts as the raw boxes of a detector."""
-LOWEST_SCORE: Final = 0.05
-"""Score from which a box counts at all: a reading of the outputs without any such box is not that of a detector."""
-RAW_BOXES: Final = {"min_score": LOWEST_SCORE, "max_overlap": 0.5}
-LARGEST_COORDINATE: Final = 1.5
-"""Coordinates relative to the image end at 1, or a little beyond where a box leaves it; larger ones are pixels."""
-FEWEST_POINTS: Final = 5
-"""Points from which an output may be a list of keypoints."""
+RAW_BOXES: Final = {"min_score": KINDS.lowest_score, "max_overlap": 0.5}
 
 
 @dataclass(frozen=True)
@@ -132,7 +108,7 @@ def _part(
 
 def _blank(items: Sequence[np.ndarray], axis: int) -> int | None:
     """Return the blank of CTC: the first or last class, if it is the best one in many steps; else None."""
-    if sum(size > 1 for size in items[0].shape) != 2 or items[0].shape[axis] < FEWEST_SYMBOLS:
+    if sum(size > 1 for size in items[0].shape) != 2 or items[0].shape[axis] < KINDS.fewest_symbols:
         return None
     paths = [item.argmax(axis=axis).ravel() for item in items]
     best = np.concatenate(paths)
@@ -140,7 +116,7 @@ def _blank(items: Sequence[np.ndarray], axis: int) -> int | None:
     shares = {blank: float(np.mean(best == blank)) for blank in (0, last)}
     blank = max(shares, key=shares.__getitem__)
     is_constant = bool(np.all(best == best[0]))
-    if shares[blank] < BLANK_SHARE or is_constant or not _are_spikes(paths, blank):
+    if shares[blank] < KINDS.blank_share or is_constant or not _are_spikes(paths, blank):
         return None
     return blank
 
@@ -154,7 +130,7 @@ def _are_spikes(paths: Sequence[np.ndarray], blank: int) -> bool:
         has_blank = (padded[:-2] == blank) | (padded[2:] == blank)
         symbols += int(np.sum(ids != blank))
         apart += int(np.sum(has_blank & (ids != blank)))
-    return apart >= LEAST_APART * symbols
+    return apart >= KINDS.least_apart * symbols
 
 
 def _are_of_tokens(items: Sequence[np.ndarray], axis: int, masks: Sequence[np.ndarray]) -> bool:
@@ -169,7 +145,7 @@ def _are_events(items: Sequence[np.ndarray]) -> bool:
     values = _joined(items)
     if not values.size or not np.all((values >= 0) & (values <= 1)) or not np.any(values >= 0.5):
         return False
-    return float(np.mean((values < 0.1) | (values > 0.9))) >= DECIDED or items[0].size == 1
+    return float(np.mean((values < 0.1) | (values > 0.9))) >= KINDS.decided or items[0].size == 1
 
 
 def _are_unit_vectors(items: Sequence[np.ndarray]) -> bool:
@@ -180,7 +156,7 @@ def _are_unit_vectors(items: Sequence[np.ndarray]) -> bool:
 
 def _are_embeddings(items: Sequence[np.ndarray], role: Role, *, are_logits: bool) -> bool:
     """True for a vector for each item whose role is that of an embedding, or logits of which none stands out."""
-    if not _are_vectors(items, FEWEST_FEATURES):
+    if not _are_vectors(items, KINDS.fewest_features):
         return False
     if role.kind == "embedding":
         return True
@@ -201,7 +177,7 @@ def _have_peaks(vectors: Sequence[np.ndarray]) -> bool:
         return True
     means = values.mean(axis=1)
     above, below = values.max(axis=1) - means, means - values.min(axis=1)
-    return float(above.mean()) >= LEAST_PEAK * float(below.mean())
+    return float(above.mean()) >= KINDS.least_peak * float(below.mean())
 
 
 def _are_token_vectors(items: Sequence[object], masks: Sequence[np.ndarray]) -> bool:
@@ -210,7 +186,7 @@ def _are_token_vectors(items: Sequence[object], masks: Sequence[np.ndarray]) -> 
         return False
     for item, mask in zip(items, masks, strict=True):
         shape = np.asarray(item).shape
-        if len(shape) != 3 or shape[:2] != (1, mask.size) or shape[2] < FEWEST_FEATURES:
+        if len(shape) != 3 or shape[:2] != (1, mask.size) or shape[2] < KINDS.fewest_features:
             return False
     return True
 
@@ -220,7 +196,7 @@ def _are_coordinates(items: Sequence[np.ndarray]) -> bool:
     if size is None or items[0].shape[-1] != size:
         return False
     values = _joined(items)
-    return float(np.mean(values >= 0)) >= POSITIVE_COORDINATES and float(np.ptp(values)) > 0
+    return float(np.mean(values >= 0)) >= KINDS.positive_coordinates and float(np.ptp(values)) > 0
 
 
 def _point_size(items: Sequence[np.ndarray]) -> int | None:
@@ -230,11 +206,11 @@ def _point_size(items: Sequence[np.ndarray]) -> int | None:
         return None
     sizes: list[int] = [size for size in shapes.pop() if size > 1]
     match sizes:
-        case [points, (2 | 3) as size] if points >= FEWEST_POINTS:
+        case [points, (2 | 3) as size] if points >= KINDS.fewest_points:
             return size
-        case [numbers] if numbers >= 2 * FEWEST_POINTS and numbers % 3 == 0:
+        case [numbers] if numbers >= 2 * KINDS.fewest_points and numbers % 3 == 0:
             return 3
-        case [numbers] if numbers >= 2 * FEWEST_POINTS and numbers % 2 == 0:
+        case [numbers] if numbers >= 2 * KINDS.fewest_points and numbers % 2 == 0:
             return 2
     return None
 
@@ -258,7 +234,7 @@ def _detector(outputs: Outputs) -> Part | None:
             boxes = [decode(outputs, item) for item in range(len(outputs[0]))]
         except (InputError, ValueError, IndexError):
             continue
-        if any(np.any(image.scores >= LOWEST_SCORE) for image in boxes):
+        if any(np.any(image.scores >= KINDS.lowest_score) for image in boxes):
             return Part(tuple(indices), "boxes", decode=decode)
     return None
 
@@ -289,7 +265,7 @@ def _separate_readings(
     singles = [index for index in others if firsts[index].size == count]
     if len(singles) >= 2:
         yield (boxes, *singles), partial(_decoded, indices=(boxes, *singles))
-    if not is_raw or count < FEWEST_CANDIDATES:
+    if not is_raw or count < KINDS.fewest_candidates:
         return
     for index in others:
         if _are_class_scores(firsts[index], count):
@@ -316,12 +292,12 @@ def _are_box_rows(items: Sequence[np.ndarray]) -> bool:
 def _is_yolo(items: Sequence[np.ndarray]) -> bool:
     """True for tables of many boxes: four coordinates in pixels each, then scores of classes."""
     tables = _tables(items)
-    if not tables or len(tables[0]) < FEWEST_CANDIDATES or tables[0].shape[1] < 5:
+    if not tables or len(tables[0]) < KINDS.fewest_candidates or tables[0].shape[1] < 5:
         return False
     table = np.concatenate(tables)
     scores, sizes = table[:, 4:], table[:, 2:4]
     are_scores = scores.min() >= 0 and scores.max() <= 1
-    return bool(are_scores and sizes.min() >= 0 and table[:, :4].max() > LARGEST_COORDINATE)
+    return bool(are_scores and sizes.min() >= 0 and table[:, :4].max() > KINDS.largest_coordinate)
 
 
 def _is_yolox(items: Sequence[np.ndarray]) -> bool:

@@ -28,25 +28,8 @@ from autoopt.model.roles import image_axes
 from autoopt.model.session import write_optimized
 from autoopt.model.session_options import plain_options
 from autoopt.option_names import option
+from autoopt.tuning import KINDS
 
-ITEMS: Final = 128
-"""Items that are looked at, at most."""
-SECONDS: Final = 5.0
-"""Time for running them: a slow model is looked at on fewer."""
-LARGE: Final = 1 << 30
-"""Bytes of a model from which packing its weights takes longer than packed ones save on so few items."""
-ENOUGH: Final = 16
-"""Items of a slow model that suffice."""
-SECONDS_FOR_MORE: Final = 2.0
-"""Time after which no more than these are run."""
-FEWEST: Final = 8
-"""Number of items below which an accuracy says nothing: a guess may be right as often."""
-WORSE: Final = 4
-"""Standard deviations from chance from which an accuracy is no accident."""
-PER_CLASS: Final = 5
-"""Items of each class, on average, without which the order of the classes is a guess."""
-SAME_CLASSES: Final = 0.7
-"""Accuracy from which labels in another order are those of the model's classes."""
 BY_CLASS: Final = ("accuracy", "f1")
 """Metrics, besides `topN_accuracy`, of outputs with one score for each class."""
 # Of the values 0 to 1 of red, green and blue; torchvision's models expect them.
@@ -90,12 +73,6 @@ SCALINGS: Final = (
 )
 
 
-COMPARED: Final = 4
-"""Items on which the runtime's graph optimization is compared with none."""
-CHANGED: Final = 0.1
-"""Difference, as a share of the largest value, that neither rounding nor integer kernels explain."""
-
-
 @dataclass(frozen=True)
 class Sign:
     """A sentence on what does not fit."""
@@ -107,12 +84,14 @@ class Sign:
 
 def signs(request: MeasureRequest) -> list[Sign]:
     """Look for signs in the outputs of the source model on the data; without data, for what the runtime changes."""
-    is_large = sum(size_of(request.candidate.path).values()) > LARGE
+    is_large = sum(size_of(request.candidate.path).values()) > KINDS.large_model
     if request.data is None and is_large:
         return []
     data = evaluation_data(request)
     names = class_names(data)
-    data = subset(request, data, min(ITEMS if request.data is not None else COMPARED, len(data)))
+    data = subset(
+        request, data, min(KINDS.checked_items if request.data is not None else KINDS.compared_items, len(data))
+    )
     # As many items as its speed allows, at least one.
     runner = ModelRunner.open(request.candidate, request, timed=False, packs_weights=not is_large)
     began = time.monotonic()
@@ -120,7 +99,7 @@ def signs(request: MeasureRequest) -> list[Sign]:
     for item in runner.items(data, batch_size=request.data_batch_size):
         items.append(item)
         seconds = time.monotonic() - began
-        if seconds > SECONDS or (len(items) >= ENOUGH and seconds > SECONDS_FOR_MORE):
+        if seconds > KINDS.check_seconds or (len(items) >= KINDS.enough_items and seconds > KINDS.seconds_for_more):
             break
     found: list[Sign] = []
     if request.data is not None:
@@ -138,7 +117,7 @@ def _changed_by_runtime(request: MeasureRequest, data: DataSet, items: Sequence[
     plain = {**request.candidate.session_options, "graph_optimization_level": "disable"}
     try:
         runner = ModelRunner.open(ModelFile(request.candidate.path, plain), request, timed=False)
-        others = list(runner.items(data.take(np.arange(min(len(items), COMPARED))), batch_size=1))
+        others = list(runner.items(data.take(np.arange(min(len(items), KINDS.compared_items))), batch_size=1))
     except Exception:  # any exception type of the runtime: some operators run only in fused form
         return
     for number, name in enumerate(runner.outputs):
@@ -150,7 +129,7 @@ def _changed_by_runtime(request: MeasureRequest, data: DataSet, items: Sequence[
             largest = max(largest, float(np.abs(other).max(initial=0.0)))
             difference = max(difference, float(np.abs(one - other).max(initial=0.0)))
         else:
-            if difference > CHANGED * largest:
+            if difference > KINDS.changed_share * largest:
                 yield (
                     f"onnxruntime's graph optimization changes output {name!r} by up to {difference / largest:.0%} of "
                     "its largest value; autoopt keeps what onnxruntime computes by default, and the session option "
@@ -187,13 +166,13 @@ def _signs_in_outputs(request: MeasureRequest, data: DataSet, items: Sequence[It
         broken = (~np.isfinite(first.reshape(len(first), -1))).any(axis=1).sum()
         yield Sign(f"the model returns NaN or infinite values for {broken} of {len(data)} items")
         return
-    is_constant = len(data) >= FEWEST and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
+    is_constant = len(data) >= KINDS.fewest_items and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
     if is_constant:
         yield Sign(f"the model returns the same output for all of {len(data)} items")
     if data.labels is None:
         return
     labels = plain_labels(data.labels)
-    if "r2" in request.metrics and len(data) >= FEWEST:
+    if "r2" in request.metrics and len(data) >= KINDS.fewest_items:
         yield from _value_signs(outputs, labels)
     has_classes = any(name in BY_CLASS or name.endswith("_accuracy") for name in request.metrics)
     if has_classes and labels.ndim == 1 and labels.dtype.kind in "iu":
@@ -243,13 +222,13 @@ def _class_signs(
     remedy = order or "check the labels, the order of the classes and the preprocessing"
     yield from _chance_signs(predictions, labels, 1 / classes, said, remedy, is_certain=is_certain)
     accuracy, limit = float((predictions == labels).mean()), _chance(1 / classes, len(labels))
-    if is_constant or (len(labels) >= FEWEST and accuracy <= limit):
+    if is_constant or (len(labels) >= KINDS.fewest_items and accuracy <= limit):
         yield from _better_scaling(request, data, labels, max(accuracy, limit))
 
 
 def _class_id_signs(predictions: Array, labels: Array, names: Array) -> Iterator[Sign]:
     """Look for predicted class ids, as of scikit-learn's classifiers, that agree with the labels only by chance."""
-    if len(predictions) != len(labels) or len(labels) < FEWEST or len(np.unique(labels)) < 2:
+    if len(predictions) != len(labels) or len(labels) < KINDS.fewest_items or len(np.unique(labels)) < 2:
         return
     accuracy = float((predictions == labels).mean())
     # The agreement of independent predictions and labels, as in Cohen's kappa.
@@ -269,12 +248,12 @@ def _chance_signs(
 ) -> Iterator[Sign]:
     """Look for an accuracy by chance; `said` is what is said of that, and of a better one if the order is certain."""
     accuracy = float((predictions == labels).mean())
-    is_chance = len(labels) >= FEWEST and accuracy <= _chance(chance, len(labels))
+    is_chance = len(labels) >= KINDS.fewest_items and accuracy <= _chance(chance, len(labels))
     if is_chance or is_certain:
         yield Sign(
             f"the source model's accuracy of {_percent(accuracy)} on {len(labels)} items is "
             f"{said[0] if is_chance else said[1]}; {remedy}",
-            stops=is_certain or accuracy < _chance(chance, len(labels), -WORSE),
+            stops=is_certain or accuracy < _chance(chance, len(labels), -KINDS.worse_deviations),
         )
 
 
@@ -291,9 +270,11 @@ def _order_remedy(predictions: Array, labels: Array, names: Array) -> tuple[str,
     renamed = np.array([classes[int(label)] for label in labels])
     moved = [label for label, class_id in classes.items() if label != class_id]
     share = float((predictions == renamed).mean())
-    if not moved or len(set(classes.values())) < len(classes) or share < SAME_CLASSES:
+    if not moved or len(set(classes.values())) < len(classes) or share < KINDS.same_classes:
         return "", False
-    is_certain = len(labels) >= PER_CLASS * len(classes) and share > _chance(1 / len(classes), len(labels), WORSE)
+    is_certain = len(labels) >= KINDS.per_class * len(classes) and share > _chance(
+        1 / len(classes), len(labels), KINDS.worse_deviations
+    )
     called = {label: str(names[label]) if 0 <= label < len(names) else str(label) for label in classes}
     order = option("classes", of="NAME,...")
     if sorted(classes.values()) == list(range(len(classes))):

@@ -26,9 +26,8 @@ from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.model.roles import Role, names_with, output_roles
+from autoopt.tuning import KINDS
 
-FEWEST_ITEMS = 4
-"""Items of the first look, by whose time the model gets more."""
 MORE_ITEMS = ((1024, 1.0), (256, 12.0), (128, 12.0), (64, 6.0), (32, 4.0), (16, 16.0), (8, 16.0))
 """Items for models that are fast enough, and the expected time of the candidate in seconds above which fewer are used:
 64 items do not tell an agreement of 0.98 from one of 0.94, but a minute for each candidate leaves no time to search."""
@@ -87,7 +86,7 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
     """Run the candidate on the setting `samples`, or on as many items as its speed allows."""
     if request.settings.samples:
         return outputs_of(request, request.candidate, subset(request, data, request.settings.samples))
-    few = subset(request, data, FEWEST_ITEMS)
+    few = subset(request, data, KINDS.fewest_compared)
     # Outputs of the source that are known need no session. Opening it must not count as the time of the items: the
     # source would get fewer than its candidates, and run again with the first of them.
     runner = None
