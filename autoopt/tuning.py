@@ -526,7 +526,7 @@ class Kinds:
     fewest_compared: int = 4
     """Items of the first look, by whose time the model gets more."""
     colours: int = 3
-    """Largest size of an axis of colours."""
+    """Channels of an image in colour."""
     lowest_line: int = 8
     """Smallest height of the image of a line of text."""
     shortest_sound: int = 2000
