@@ -17,7 +17,6 @@ from autoopt.dag.proposal.templates import TABLES, TEMPLATES, provider_profile
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec
-from autoopt.tuning import PROPOSAL
 
 CPU = ProposalOptions().target()
 TINY = model("MatMul", "Softmax", parameters=3000)
@@ -193,11 +192,6 @@ def test_values_that_make_no_difference_or_harm_are_cut(
     assert cuts(node, name, inspection) == expected
 
 
-def test_large_models_are_calibrated_by_minimum_and_maximum_only() -> None:
-    large = replace(CNN, bytes=PROPOSAL.max_histogram_bytes + 1)
-    assert set(cuts("static", "calibrate_method", large)) == {"Percentile", "Entropy"}
-
-
 def test_cuda_graphs_need_fixed_shapes() -> None:
     moving = replace(CNN, dynamic_dims=("batch", "height", "width", "depth"))
     found = cuts("session", "enable_cuda_graph", moving, provider="cuda", template=TEMPLATES["cuda_session"])
@@ -209,11 +203,6 @@ def test_cpu_layouts_are_tried_on_the_cpu_only() -> None:
     assert cuts("graph", "level", CNN, provider="cuda") == {
         "all": "includes CPU layouts, which this provider cannot run"
     }
-
-
-def test_parameters_that_the_provider_fixes_have_no_cuts() -> None:
-    assert cuts("static", "activation_type", CNN, level=0, provider="cuda") == {}
-    assert set(cuts("static", "activation_type", CNN, level=0)) == {"QUInt8", "QInt8"}
 
 
 def test_session_levels_that_cannot_matter_are_not_tried() -> None:

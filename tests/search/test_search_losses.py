@@ -68,7 +68,3 @@ def test_columns_that_are_positive_throughout_become_logarithms(rows: list[tuple
     assert [row[0] for row in scaled] == [math.log(row[0]) for row in rows]
     if min(row[1] for row in rows) <= 0:
         assert [row[1] for row in scaled] == [row[1] for row in rows]
-
-
-def test_no_rows_stay_no_rows() -> None:
-    assert log_where_positive([]) == []

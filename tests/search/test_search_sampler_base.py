@@ -11,7 +11,7 @@ from search_cases import LATENCY, MIDDLE, SIX, measure
 
 from autoopt.search import Proposal, SearchConfig
 from autoopt.search.history import History
-from autoopt.search.samplers.base import WAIT, Sampler, SamplerInputs, Stop, Suggestion, exhausted
+from autoopt.search.samplers.base import Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.spec.samplers import SAMPLERS, SamplerInfo
 
 INSTALLED = [sampler for sampler in SAMPLERS if all(map(find_spec, sampler.requires))]
@@ -47,7 +47,3 @@ def test_a_sampler_suggests_points_while_others_run(info: SamplerInfo) -> None:
         assert isinstance(decision, Suggestion)
         chain.space.index(decision.point)
         history.add(Proposal(number, decision.chain, decision.point, decision.upto))
-
-
-def test_waiting_is_shown_by_its_name() -> None:
-    assert repr(WAIT) == "WAIT"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from search_cases import LATENCY, SIX, best_value, found, measure
+from search_cases import LATENCY, SIX, measure
 
 from autoopt.search import Feedback, Proposal, SearchConfig
 from autoopt.search.history import FAILED, History
@@ -30,11 +30,6 @@ def test_points_that_share_a_failing_pass_are_not_said_to_be_tried() -> None:
     asked, reason = run(SIX, lambda proposal: Feedback(failed=True, path=(FAILED,)))
     assert len(asked) == 1
     assert reason == "1 of 24 points tried: the others fail or repeat known models like them"
-
-
-def test_the_best_point_comes_early() -> None:
-    asked, _ = run(SIX)
-    assert found(asked[:16]) == best_value(SIX)
 
 
 def test_points_that_promise_to_be_infeasible_come_late() -> None:

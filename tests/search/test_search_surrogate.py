@@ -9,7 +9,6 @@ from search_cases import BOTH, LATENCY, MIDDLE, SIX, chain, drive, found, measur
 
 from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.samplers.initial_points import initial_points
-from autoopt.search.samplers.tie_breaking import cheapest, uncached_suffix
 from autoopt.space import Categorical, Integer, NodeSpace, SearchSpace
 
 BIG = NodeSpace({f"x{i}": Categorical(*range(7)) for i in range(3)})
@@ -70,23 +69,6 @@ def test_among_equals_what_is_already_measured_goes_first() -> None:
     assert free[0] > free[1]
 
 
-def test_equals_are_chosen_by_the_least_new_work() -> None:
-    from random import Random
-
-    strategy = create_study(SearchConfig(), SIX, LATENCY)
-    (first,) = strategy.ask()
-    strategy.tell(first.number, Feedback({"latency_p50": 1.0}))
-    history = strategy.history
-    points = [(c.id, p) for c in SIX for p in c.space.iterate() if history.find(c.id, p) is None]
-    chosen = cheapest(points, [0.0] * len(points), history, None, Random(1))
-    lengths = {len(history.by_id[c].nodes) for c, _ in points}
-    assert lengths == {2, 3}
-    assert uncached_suffix(history, *chosen) <= 2
-    assert uncached_suffix(history, first.chain, first.point) == 0
-    only = cheapest(points, [float(i == 3) for i in range(len(points))], history, None, Random(1))
-    assert only == points[3]
-
-
 def test_weights_draw_the_search() -> None:
     heavy = [chain("pass1", "wide", weight=5.0), chain("pass3", "wide")]
     asked = drive(
@@ -94,13 +76,6 @@ def test_weights_draw_the_search() -> None:
         outcome=lambda p: Feedback({"latency_p50": 1.0 + len(text(p)) % 7}),
     )
     assert sum(p.chain == heavy[0].id for p in asked) > 18
-
-
-def test_many_chains_begin_with_unlike_ones() -> None:
-    many = [chain(f"pass{i % 6 + 1}", "wide") for i in range(6)]
-    many = [ChainSpace(f"{c.id}{i}", c.passes, c.space) for i in range(8) for c in many]
-    asked = drive(create_study(SearchConfig(trials=20), many, LATENCY), limit=6)
-    assert len({p.chain.split(">")[0] for p in asked}) == 6
 
 
 @pytest.mark.parametrize("seed", [1, 3])
