@@ -167,6 +167,7 @@ class Stopping:
     """Share of the candidates of a smaller space; in replays of 10 to 28 points, 98 % of the messages were right
     then."""
     fewest_candidates: int = 6
+    """Candidates that the smallest space needs."""
     many_without_gain: int = 18
     """Distinct candidates without a gain after which a search stops, whatever the model promises: in a large
     space, it is never certain."""
