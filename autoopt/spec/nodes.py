@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final, Literal, TypeAlias, cast
+from typing import ClassVar, Literal, TypeAlias, cast
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, JsonValue, ValidationError, field_validator
 
-from autoopt.errors import did_you_mean
 from autoopt.space import Categorical, Float, Integer, SearchParameter, Value
 from autoopt.spec.objectives import Objectives
 from autoopt.spec.source import FieldError, below
 from autoopt.spec.strict_model import StrictModel
 from autoopt.spec.targets import HostSpec
+from autoopt.spec.validation import problems_of
 
 Params: TypeAlias = Literal["all", "none"]
-_RANGE_FIELDS: Final = ("low", "high", "step", "count", "log")
 
 
 @dataclass(frozen=True)
@@ -118,43 +117,24 @@ def _read_search(value: object) -> SearchParameter:
         return Categorical(value)
     if not isinstance(value, Mapping):
         raise FieldError("must be a list of values or {low, high, step}", remedy="write [value, ...]")
-    for key in value:
-        if key not in _RANGE_FIELDS:
-            hint = did_you_mean(key, _RANGE_FIELDS) or f"known: {', '.join(_RANGE_FIELDS)}"
-            raise FieldError("unknown field", place=(key,), remedy=hint)
-    for key in ("low", "high"):
-        if key not in value:
-            raise FieldError("is required", place=(key,))
-    return _read_range(value)
-
-
-def _read_range(value: Mapping[str, object]) -> SearchParameter:
-    """Read a range: of whole numbers if all its numbers are whole and it has no `count`."""
-    log = value.get("log", False)
-    if not isinstance(log, bool):
-        raise FieldError(f"must be true or false, not {log!r}", place=("log",))
-    integers, numbers = _read_numbers(value)
-    count = integers.get("count")
-    if "count" in numbers and count is None:
-        raise FieldError("must be a whole number", place=("count",))
     try:
-        if count is None and len(integers) == len(numbers):
-            return Integer(integers["low"], integers["high"], step=integers.get("step"), log=log)
-        return Float(numbers["low"], numbers["high"], step=numbers.get("step"), count=count, log=log)
+        limits = _Range.model_validate(value)
+    except ValidationError as error:
+        raise problems_of(error)[0] from None
+    is_whole = all(isinstance(number, int) for number in value.values())
+    try:
+        if limits.count is None and is_whole:
+            return Integer(value["low"], value["high"], step=value.get("step"), log=limits.log)
+        return Float(limits.low, limits.high, step=limits.step, count=limits.count, log=limits.log)
     except ValueError as error:
         raise FieldError(str(error)) from error
 
 
-def _read_numbers(value: Mapping[str, object]) -> tuple[dict[str, int], dict[str, float]]:
-    """Read the numbers of a range: the whole ones, and all."""
-    integers: dict[str, int] = {}
-    numbers: dict[str, float] = {}
-    for key, number in value.items():
-        if key == "log":
-            continue
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise FieldError(f"must be a number, not {number!r}", place=(key,))
-        numbers[key] = number
-        if isinstance(number, int):
-            integers[key] = number
-    return integers, numbers
+class _Range(StrictModel):
+    """A range that is searched: of whole numbers if all its numbers are whole and it has no `count`."""
+
+    low: float
+    high: float
+    step: float | None = None
+    count: int | None = None
+    log: bool = False
