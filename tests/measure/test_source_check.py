@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from autoopt.cli.data_options import DataOptions
 from autoopt.measure import worker
 from autoopt.measure.quality import source_check
 from autoopt.model import io
+from autoopt.tuning import KINDS
 
 CENTERS = np.array([32, 96, 160, 224], np.float32)
 """Brightness of the pictures of each class, of 0 to 255."""
@@ -61,7 +63,7 @@ def test_wrongly_scaled_pictures_are_at_chance_and_the_right_scaling_is_named(cl
 def test_a_slow_model_is_looked_at_on_as_many_items_as_its_time_allows(
     classifier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_check, "SECONDS", 0.0)
+    monkeypatch.setattr(source_check, "KINDS", replace(KINDS, check_seconds=0.0))
     x, labels = pictures()
     assert warnings(tmp_path, classifier, x=x / 255, labels=labels) == []
     (broken,) = warnings(tmp_path, classifier, x=np.full_like(x[:2], np.nan), labels=labels[:2])
@@ -71,10 +73,10 @@ def test_a_slow_model_is_looked_at_on_as_many_items_as_its_time_allows(
 def test_enough_items_of_a_slow_model_are_looked_at(
     classifier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_check, "SECONDS_FOR_MORE", 0.0)
+    monkeypatch.setattr(source_check, "KINDS", replace(KINDS, seconds_for_more=0.0))
     x, labels = pictures()
     chance, _ = warnings(tmp_path, classifier, x=x / 255, labels=labels)
-    assert f" on {source_check.ENOUGH} items is no better than chance" in chance
+    assert f" on {KINDS.enough_items} items is no better than chance" in chance
 
 
 def test_classes_in_another_order_are_named(classifier: str, tmp_path: Path) -> None:

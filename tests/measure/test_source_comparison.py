@@ -15,6 +15,7 @@ from autoopt.measure import worker
 from autoopt.measure.inference import runner
 from autoopt.measure.quality import source_comparison
 from autoopt.model import io
+from autoopt.tuning import KINDS
 
 STEPS, CLASSES = 12, 6
 
@@ -107,7 +108,7 @@ def test_fewer_items_are_used_where_the_model_is_slow(
     payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_comparison, "MORE_ITEMS", [(count, 0.0) for count, _ in source_comparison.MORE_ITEMS])
-    assert worker.fidelity(payload)["details"]["items"] == source_comparison.FEWEST_ITEMS
+    assert worker.fidelity(payload)["details"]["items"] == KINDS.fewest_compared
 
 
 def test_the_time_of_the_source_counts_until_it_has_run_the_items(
@@ -140,7 +141,7 @@ def test_one_session_of_the_candidate_serves_all_items(
         return make_session(path, *args, **options)
 
     monkeypatch.setattr(runner, "make_session", note)
-    assert worker.fidelity(payload)["details"]["items"] > source_comparison.FEWEST_ITEMS
+    assert worker.fidelity(payload)["details"]["items"] > KINDS.fewest_compared
     assert opened.count(payload["candidate"]["path"]) == 1
 
 
