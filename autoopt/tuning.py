@@ -105,7 +105,8 @@ class Search:
     least_doubt: float = 0.02
     """Lowest probability that a point is feasible, and that it is not."""
     failure_lengths: tuple[float, ...] = (1.25, 2.0, 3.2, 5.0)
-    """Length scales of failures, which are averaged."""
+    """Length scales of failures, which are averaged by their likelihood with `failure_noises`. One length and noise:
+    M with 30 % failures 21.5 -> 19.7, and 3 -> 0 of 40 not within 100; all 240 synthetic tables 6.5 +- 2 % later."""
     failure_noises: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     """Variances of what comes at random among failures, relative to that of the rules that neighbours share."""
     many_values: int = 12
@@ -114,7 +115,7 @@ class Search:
     """With more chains than this, the chain itself is no feature."""
     chain_weight: float = 0.4
     """Distance of two chains that have the same passes; 1 is the distance of a chain with a pass from one without
-    it."""
+    it. 0: M with 30 % failures 22.7 -> 19.7, all synthetic tables 3.3 +- 1.8 % later; morphemes 31 -> 27."""
     value_weight: float = 0.7
     """Distance of two values of a setting, in the same unit."""
     front_draws: int = 64
