@@ -1,4 +1,4 @@
-"""`autoopt init`, and `plan` and `run` of a bare model."""
+"""`autoopt init`, `import-olive`, the JSON Schemas, and `plan` and `run` of a bare model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from builders import cnn, mlp, model, tensor, write
 from onnx import TensorProto, helper
 
+from autoopt.cli.init import dag_schema, schema_line
 from autoopt.settings import settings
 from autoopt.spec import load_dag
 from autoopt.spec.reader import read_document
@@ -221,3 +222,93 @@ def test_recurrent_state_that_the_data_show_is_written_with_its_reason(call: Cal
     data = load_dag("cell.yaml").data_json("evaluation")
     assert isinstance(data, dict)
     assert (data["state"], data["starts"]) == ({"next": "h"}, [0])
+
+
+DAGS = Path(__file__).parents[2] / "dags"
+LINE = "# yaml-language-server: $schema="
+
+
+def schema_of(file: Path) -> Any:
+    """The schema that the first line of a file names."""
+    name = file.read_text().splitlines()[0].removeprefix(LINE)
+    return json.loads((file.parent / name).read_text())
+
+
+def test_the_schema_of_the_shipped_dags_is_up_to_date() -> None:
+    shipped = (DAGS / "dag.schema.json").read_text()
+    assert shipped == dag_schema(with_passes=False), "run: python scripts/docs/reference.py"
+
+
+@pytest.mark.parametrize("file", sorted(DAGS.glob("*.yaml")), ids=lambda file: file.name)
+def test_the_shipped_dags_name_a_schema_that_they_meet(file: Path) -> None:
+    jsonschema.validate(read_document(file).value, schema_of(file))
+
+
+def test_passes_and_their_parameters_are_described_and_other_passes_are_valid() -> None:
+    schema = json.loads(dag_schema())
+    short, full = schema["$defs"]["PassNode"]["anyOf"]
+    assert {"const": "simplify"}.items() <= short["anyOf"][
+        [n.get("const") for n in short["anyOf"]].index("simplify")
+    ].items()
+    rules = {rule["if"]["properties"]["pass"]["const"]: rule["then"] for rule in full["allOf"]}
+    parameters = rules["static_quantization"]["properties"]["params"]["properties"]
+    assert "MinMax" in parameters["calibrate_method"]["description"]
+    dag = {"name": "d", "passes": {"a": {"pass": "my_own", "params": {"x": 1}}}, "chains": [["a"]]}
+    jsonschema.validate(dag, schema)
+
+
+def test_the_schema_of_zoo_files_is_written_beside(home: Path) -> None:
+    assert schema_line() == f"{LINE}.autoopt/dag.schema.json"
+    schema = json.loads(Path(".autoopt/zoo.schema.json").read_text())
+    jsonschema.validate({"name": "z", "models": ["a.onnx"]}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"name": "z", "modles": ["a.onnx"]}, schema)
+
+
+CONFIG = {
+    "input_model": {"type": "OnnxModel", "model_path": "model.onnx"},
+    "passes": {"clean": {"type": "OnnxPeepholeOptimizer"}, "q": {"type": "OnnxDynamicQuantization", "lora": 1}},
+    "evaluators": {"e": {"metrics": [{"type": "latency", "sub_types": [{"name": "p50", "priority": 1}]}]}},
+    "search_strategy": {"sampler": "sequential"},
+}
+
+
+@pytest.fixture
+def config(home: Path) -> Path:
+    folder = write(mlp(), home.parent / "work").parent
+    file = folder / "olive.json"
+    file.write_text(json.dumps(CONFIG, indent=1))
+    return file
+
+
+def test_it_writes_a_dag_that_plans_and_says_what_is_missing(call: Call, config: Path) -> None:
+    said = call("import-olive", str(config))
+    assert (said.code, said.err) == (0, "")
+    assert "passes.q.lora: is left out: dynamic_quantization has no such parameter" in said.out
+    assert said.out.endswith("wrote olive.yaml; next: autoopt plan olive.yaml\n")
+    text = Path("olive.yaml").read_text()
+    assert text.startswith(
+        "# yaml-language-server: $schema=.autoopt/dag.schema.json\n# Converted from Olive's olive.json."
+    )
+    planned = json.loads(call("plan", "olive.yaml", "--json").out)
+    assert [chain["name"] for chain in planned["chains"]] == ["clean -> q"]
+    assert planned["point_count"] > 1
+    again = call("import-olive", str(config))
+    assert (again.code, again.err) == (2, "olive.yaml: already exists; use --force to overwrite it\n")
+
+
+def test_json_has_the_dag_and_the_remarks(call: Call, config: Path) -> None:
+    document = json.loads(call("import-olive", str(config), "-o", "work/dag.yaml", "--json").out)
+    assert document["file"] == "work/dag.yaml"
+    assert document["dag"]["model"] == "model.onnx"
+    assert document["dag"]["stages"] == ["clean", "q"]
+    assert len(document["remarks"]) == 1
+    assert call("plan", "work/dag.yaml").code == 0
+
+
+def test_a_file_that_is_no_configuration_is_one_line(call: Call, home: Path) -> None:
+    Path("broken.json").write_text("{")
+    said = call("import-olive", "broken.json")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert said.err.startswith("broken.json:1: is not JSON")
+    assert call("import-olive", "none.json").code == 2

@@ -1,3 +1,7 @@
+"""`autoopt runs` and `report`."""
+
+from __future__ import annotations
+
 import json
 import logging
 from collections.abc import Callable
@@ -60,3 +64,20 @@ def test_the_newest_run_with_a_trial_is_resumed(call: Callable[..., Any], filled
             store.runs.finish(run.id, "cancelled", {"error": ""})
         (old,) = store.runs.all(identity="old")
     assert f"other interrupted runs: {old.id}\n" in call("resume").err
+
+
+def test_the_page_holds_result_trials_and_lineage(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path
+) -> None:
+    code, out, err = call("report", "--out", "page.html")
+    assert (code, out, err) == (0, "wrote page.html\n", "")
+    page = (tmp_path / "page.html").read_text()
+    for expected in ("quick", "fold -&gt; static", "batchnorm_folding", "refused", "odd", "<svg"):
+        assert expected in page
+    assert json.loads(call("report", "--json").out) == {"run": filled["run"], "path": str(tmp_path / "report.html")}
+
+
+def test_a_place_that_cannot_be_written_is_wrong_input(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    code, out, err = call("report", "--out", "no/such/folder/x.html")
+    assert (code, out) == (2, "")
+    assert err.startswith("no/such/folder/x.html: cannot write the report")

@@ -1,13 +1,29 @@
+"""`autoopt store`, the quarantine, and the store for commands that only read it."""
+
+from __future__ import annotations
+
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autoopt.results import RunResult
+from autoopt.cli.app import main
+from autoopt.cli.store_access import existing_store, require_store
+from autoopt.engine.tools.lineage_document import lineage_document
+from autoopt.engine.tools.measured_model import target_of
+from autoopt.errors import InputError
+from autoopt.outcome import Outcome
+from autoopt.problem.stored_quarantine import stored_quarantine
+from autoopt.results import RunResult, TargetResult
+from autoopt.settings import settings
+from autoopt.store import RunRecord, open_store
+from autoopt.store.finished import result_of
+from autoopt.workers import CallResult
+from autoopt.workers.quarantine import Subject
 
 
 def test_verify_tells_a_damaged_artifact(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
@@ -112,3 +128,86 @@ def test_a_url_is_no_place_for_a_backup(call: Callable[..., Any], filled: dict[s
     assert (code, out) == (2, "")
     assert err == "s3://***: is a URL, not a file or folder; name a file or folder of this machine\n"
     assert not Path("s3:").exists()
+
+
+DIED = CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
+
+
+@pytest.fixture
+def quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A store in which a pass has killed two workers."""
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path))
+    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
+    settings.cache_clear()
+    with open_store(None, tmp_path) as store:
+        for _ in range(2):
+            stored_quarantine(store).note(Subject("a" * 64, "simplify on model 1f2e3d"), DIED)
+    yield tmp_path
+    settings.cache_clear()
+
+
+def test_the_quarantine_is_listed_and_lifted(quarantined: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "verify"]) == 0
+    listed = capsys.readouterr().out
+    assert all(text in listed for text in ("--lift aaaaaaaaaaaa", "simplify on model 1f2e3d", "SIGSEGV"))
+    assert main(["store", "verify", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quarantine"][0]["deaths"] == 2
+    assert main(["store", "verify", "--lift", "aaaa"]) == 0
+    assert capsys.readouterr().out == "lifted: simplify on model 1f2e3d\n"
+    assert main(["store", "verify"]) == 0
+    assert "quarantine" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["bbbb", ""])
+def test_lifting_needs_an_id_that_is_in_quarantine_or_all(
+    name: str, quarantined: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["store", "verify", "--lift", name]) == 2
+    assert "'autoopt store verify' shows" in capsys.readouterr().err
+    assert main(["store", "verify", "--lift", "all"]) == 0
+
+
+def test_reading_creates_no_store(home: Path) -> None:
+    with pytest.raises(InputError, match="no store here; 'autoopt run' creates one"), existing_store():
+        raise AssertionError("opened")
+    assert not home.exists()
+
+
+def test_a_database_elsewhere_needs_no_file_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOOPT_DB_URL", "postgresql://host/db")
+    settings.cache_clear()
+    require_store()
+
+
+def record(status: str, result: dict[str, Any] | None = None) -> RunRecord:
+    return RunRecord(id="1f2e", name="r", identity="i", model="m", status=status, result=result or {})
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (record("running"), "run 1f2e is running; no trial has finished yet"),
+        (record("cancelled"), "run 1f2e is cancelled; continue with: autoopt resume 1f2e"),
+        (
+            record("failed", {"error": "disk full"}),
+            "run 1f2e failed: disk full; name a run that has a result, as 'autoopt runs' lists them",
+        ),
+    ],
+)
+def test_a_run_without_a_result_says_how_to_continue(run: RunRecord, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        result_of(run)
+    assert str(caught.value) == message
+
+
+def test_a_run_without_targets_has_none_to_name(filled: dict[str, Any]) -> None:
+    with existing_store() as store, pytest.raises(InputError, match=r"has no target 'gpu'; it has a single target"):
+        lineage_document(store, filled["run"], "gpu")
+
+
+def test_a_target_is_found_by_name_and_the_others_are_listed() -> None:
+    parts = tuple(TargetResult(name, {}, RunResult(name, "finished")) for name in ("one", "two"))
+    result = RunResult("1f2e", "finished", targets=parts)
+    assert target_of(result, "two") is parts[1]
+    with pytest.raises(InputError, match=r"run 1f2e has no target 'three'; it has: one, two"):
+        target_of(result, "three")

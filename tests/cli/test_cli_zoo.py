@@ -1,4 +1,4 @@
-"""`autoopt check`: what it writes for continuous integration."""
+"""`autoopt sweep`, `nights`, and `report --zoo`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 from builders import mlp, write
 from onnxruntime import InferenceSession
 
+from autoopt.results import EntryComparison, SweepEntry, SweepResult
 from autoopt.settings import settings
+from autoopt.store import SweepRecord, open_store
 
 ZOO = "name: z\ndag: dag.yaml\nmodels: [mlp]\n"
 DAG = "name: d\npasses: [name_fix, ir_upgrade]\nchains: [[name_fix], [ir_upgrade]]\nobjectives: [{metric: size}]\n"
@@ -139,3 +141,27 @@ def test_a_check_measures_the_model_that_is_named_beside_that_of_a_run_or_of_a_p
     (tmp_path / "out/model.onnx").write_bytes((tmp_path / "mlp/model.onnx").read_bytes() + b"\x22\x00")
     said = call("check", "mlp/model.onnx", "--baseline", "out", "--quiet")
     assert (said.code, "is not the model of the recipe beside it" in said.out) == (1, True), said
+
+
+def add_night(home: Path, status: str) -> str:
+    with open_store(None, home) as store:
+        sweep = store.sweeps.create(SweepRecord(id="", name="production")).id
+        entry = SweepEntry("cnn", status, compared=EntryComparison("new"), environment={"host": "forge"})
+        store.sweeps.finish(sweep, "finished", SweepResult(sweep=sweep, name="production", models=(entry,)).to_json())
+    return sweep
+
+
+def test_nights_are_listed_compared_and_written_as_a_page(call: Callable[..., Any], home: Path, tmp_path: Path) -> None:
+    first, second = add_night(home, "ok"), add_night(home, "failed")
+    code, out, _ = call("nights")
+    assert code == 0
+    assert out.startswith("nights of production\n")
+    assert out.index(second) < out.index(first)
+    code, out, _ = call("nights", "production", "--compare", first, "latest")
+    assert (code, "cnn    fails" in out) == (0, True)
+    code, out, _ = call("report", "--zoo", "production", "-o", str(tmp_path / "zoo.html"))
+    assert (code, out) == (0, f"wrote {tmp_path / 'zoo.html'}\n")
+    assert "zoo production" in (tmp_path / "zoo.html").read_text()
+    code, out, err = call("nights", "other")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "cnn" not in call("nights", "--worse").out
