@@ -1,4 +1,4 @@
-"""`autoopt store`: verify, clean, count, back up and restore."""
+"""`autoopt store` and `doctor`: verify, clean, count, back up and restore; problems of the installation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoopt.cli.option_groups import Runtimes, interpreters
 from autoopt.cli.output import AsJson, example_text, exit_code, print_json, print_result
 from autoopt.cli.store_access import AllowScript, existing_store
 from autoopt.json_codec import to_json
@@ -191,3 +192,25 @@ def _write(lines: Sequence[str]) -> None:
     from autoopt.report.table import write_lines
 
     write_lines(lines, sys.stdout)
+
+
+def doctor(runtime: Runtimes = None, as_json: AsJson = False) -> int:
+    """Check versions, CPU, disk, database, runtime and Prefect, and suggest fixes.
+
+    Exit code 3 if something does not work.
+    """
+    from autoopt.engine.tools.doctor import examine
+    from autoopt.settings import settings
+
+    findings = examine(settings(), interpreters(runtime))
+    if as_json:
+        print_json([finding.to_json() for finding in findings])
+    else:
+        for finding in findings:
+            line = f"{finding.status:8} {finding.check:9} {finding.message}"
+            if finding.remedy:
+                line += f"; {finding.remedy}"
+            typer.echo(line)
+    if any(finding.status == "problem" for finding in findings):
+        return 3
+    return 0

@@ -136,7 +136,7 @@ def test_autoopt_debug_shows_the_traceback(call: Callable[..., Any], monkeypatch
 
 def test_the_option_debug_shows_the_traceback_too(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOOPT_DEBUG", "")  # the option sets the variable; this restores it afterwards
-    monkeypatch.setattr("autoopt.cli.doctor.doctor", lambda: 1 // 0)
+    monkeypatch.setattr("autoopt.cli.store.doctor", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         call("--debug", "doctor")
 
