@@ -122,7 +122,7 @@ def _data_text(config: object) -> str:
 
 
 def _measurements(store: Store, result: RunResult) -> list[PairedMeasurement]:
-    """All latency measurements of the best model."""
+    """The latency measurements of the best model until the run ended; later nights measure it again."""
     metric = first_objective(result).metric
     best = result.better_model
     if best is None or kind(metric) != "latency":
@@ -133,7 +133,7 @@ def _measurements(store: Store, result: RunResult) -> list[PairedMeasurement]:
         if evaluation.outcome.good and ratio is not None and ratio.low > 0:
             load = _section(evaluation.details, "machine").get("load")
             measurements.append(PairedMeasurement(ratio, evaluation.disturbed, load))
-    return measurements
+    return measurements[: best.measured.rounds or None]
 
 
 def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> OperatorTimes:
