@@ -99,7 +99,7 @@ def test_the_named_order_of_classes_is_right(classifier: str, tmp_path: Path) ->
     assert "label dawn is mostly the model's class 3; " in told
     classes = told.partition("--classes ")[2].split()[0]
     assert classes == "night,dusk,noon,dawn"
-    found = worker.check_source({**request, "data": DataOptions(classes=classes).apply(path)})
+    found = worker.check_source({**request, "data": DataOptions(classes=classes).reading().config(path)})
     assert found == {"stops": [], "warnings": []}
 
 
@@ -123,7 +123,9 @@ def test_the_named_options_scale_arrays_as_the_model_wants_them(
     options = dict(zip(words[::2], words[1::2], strict=True))
     chosen = DataOptions(scale=float(options["--scale"]), mean=options.get("--mean"), std=options.get("--std"))
     request = {"candidate": {"path": classifier}, "metrics": ["accuracy"]}
-    assert worker.check_source({**request, "data": chosen.apply(str(tmp_path / "data.npz"))})["warnings"] == []
+    assert (
+        worker.check_source({**request, "data": chosen.reading().config(str(tmp_path / "data.npz"))})["warnings"] == []
+    )
 
 
 def test_the_option_for_a_folder_of_images_replaces_the_usual_scale(classifier: str, tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_the_option_for_a_folder_of_images_replaces_the_usual_scale(classifier: 
         folder = tmp_path / "images" / str(label)
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(picture.clip(0, 255).astype("uint8"), "L").save(folder / f"{index}.png")
-    data = DataOptions(grayscale=True).apply(str(tmp_path / "images"))
+    data = DataOptions(grayscale=True).reading().config(str(tmp_path / "images"))
     request = {"candidate": {"path": classifier}, "metrics": ["accuracy"], "data": data}
     assert worker.check_source(request)["warnings"][-1].endswith(": add --scale 1")
 
