@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from autoopt.data.in_memory import Data, Model, Serializable, data_file, model_file
 from autoopt.data.reading import Preprocess, Reading
+from autoopt.engine.parts.run_of_parts import is_outdated
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import check_out
-from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue

@@ -27,8 +27,6 @@ SIGNING_SECONDS = 600.0
 """A working folder that names no owner is abandoned after this time."""
 STORE_WORK = "work"
 """Name of the folder below the home of a store that holds the working folders of runs."""
-RECORDINGS = "recordings"
-"""Name of the folder below the home of a store that holds the recorded inputs of the parts of model sets."""
 READINGS = "readings"
 """Name of the folder below the home of a store that holds what workers read from the user's files."""
 EXPORTED = "exported"

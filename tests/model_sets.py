@@ -12,7 +12,7 @@ import onnx
 import yaml
 from onnx import TensorProto, helper
 
-from autoopt.engine.model_sets.connections import connect
+from autoopt.engine.parts.connections import connect
 from autoopt.model.examine import inspect_model
 from autoopt.model.io import parse
 from autoopt.model.model_set import MODEL_SET

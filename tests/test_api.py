@@ -208,10 +208,12 @@ def test_options_are_those_of_a_request() -> None:
         "data_is_generated",
         "ending",
         "in_pool",
+        "is_draft",
         "name",
         "parent",
         "pool",
         "resume",
+        "set_has_data",
         "sweep",
         "until",
     }

@@ -254,8 +254,9 @@ def data(
 
     The options are those of run, plan and init. Exit code 1 if the model cannot use the data.
     """
-    from autoopt.problem.described_data import DescribedData, data_source
     from autoopt.problem.probe import Probe
+    from autoopt.problem.problem import DataSets
+    from autoopt.problem.sources import check_sets, data_source
     from autoopt.settings import settings
 
     source = data_source(reading.reading().config(path, str(model)), settings().home / "downloads", digested=False)
@@ -266,8 +267,7 @@ def data(
     misfit = ""
     notes: list[str] = []
     try:
-        described = DescribedData(descriptions=[(source, description)])
-        notes = list(map(str, described.checked(inspection, path, {}, has_script=False).notes))
+        notes = list(map(str, check_sets(DataSets(source), {"evaluation": description}, inspection, path)))
     except InputError as error:
         misfit = str(error)
     if as_json:

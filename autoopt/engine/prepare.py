@@ -23,10 +23,9 @@ from autoopt.workers.gate import FOREVER, deadline, notices_to, report_waiting
 from autoopt.workers.pool import WARM
 
 if TYPE_CHECKING:
-    from autoopt.engine.model_sets.set_run import ModelSetRun
-    from autoopt.engine.targets.multi_target import Targets
+    from autoopt.engine.parts.run_of_parts import RunOfParts
 
-Prepared: TypeAlias = "Session | Targets | ModelSetRun"
+Prepared: TypeAlias = "Session | RunOfParts"
 LIBRARIES = {"onnx-ir": "onnx_ir.passes.common", "onnxslim": "onnxslim", "sympy": "sympy"}
 """Modules of the libraries that passes name, if they are slow to import and start no threads."""
 FAMILIES = {"quantize": "onnxruntime.quantization"}
@@ -72,16 +71,14 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
         _check_model(request, spec)
         parts = parts if request.model is None else {}
         # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
-        if len(spec.all_targets) > 1:
-            from autoopt.engine.targets.multi_target import prepare_targets
+        if parts or len(spec.all_targets) > 1:
+            from autoopt.engine.parts.prepare_parts import prepare_parts
 
-            return _warmed(prepare_targets(request, spec, parts, resources, began), resources)
-        if parts:
-            from autoopt.engine.model_sets.preparation import SetInputs, open_model_set, resolve_model_set
-
-            inputs = SetInputs.read(request, spec, parts, resources)
-            model_set = resolve_model_set(request, spec, inputs, resources)
-            return _warmed(open_model_set(model_set, resources, began), resources)
+            run = prepare_parts(request, spec, parts, resources, began)
+            run.closing.callback(resources.close)
+            if run.answer is None:
+                _warm(resources, WARM)
+            return run
         return _opened_session(request, spec, resources, began, try_scripts)
 
 
@@ -107,14 +104,6 @@ def _opened_session(
         session.notes.append(warning)
         request.observer.on_note(str(warning))
     return session
-
-
-def _warmed(run: Targets | ModelSetRun, resources: Resources) -> Targets | ModelSetRun:
-    """A run of several parts that closes the resources, with workers that wait unless the store has its answer."""
-    run.closing.callback(resources.close)
-    if run.answer is None:
-        _warm(resources, WARM)
-    return run
 
 
 def _check_model(request: RunRequest, spec: DagSpec) -> None:

@@ -13,15 +13,15 @@ from autoopt.dag.compiler.plan import Learned, Plan
 from autoopt.distributions import library_version
 from autoopt.errors import SystemFailure, one_line
 from autoopt.json_codec import to_json
-from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Constraint, Objective
+from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE
 from autoopt.model.inspection import Inspection
 from autoopt.problem.environment import cpu
+from autoopt.problem.problem import Problem
 from autoopt.report.words.formatting import plural
 from autoopt.results import RunResult
 from autoopt.space import Value
-from autoopt.spec.search import SearchConfig
 from autoopt.store import EvaluationRecord, RunRecord, Store
-from autoopt.target import ALL_THREADS, Target
+from autoopt.target import ALL_THREADS
 
 logger = logging.getLogger(__name__)
 
@@ -128,33 +128,20 @@ def _evidence(example: Example) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class Case:
-    """The question that a run answers: results of other cases teach less, or nothing."""
-
-    inspection: Inspection
-    objective: Objective
-    target: Target
-    machine: Machine
-    constraints: Sequence[Constraint] = ()
-    search: SearchConfig = field(default_factory=SearchConfig)
-    artifact: str = ""
-    """Digest of the source model. A run that searches the very same model again is to search, not to confirm."""
-
-
-def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
-    """The plan with the best point of an earlier run on the same graph as the one to try first.
+def taught_plan(store: Store | None, problem: Problem) -> Plan:
+    """The plan of a problem with the best point of an earlier run on the same graph as the one to try first.
 
     Earlier runs are an aid: if one cannot be read, the log says why and the plan does without.
 
     Raises:
         SystemFailure: The database is damaged or gone.
     """
+    plan = problem.plan
     if store is None:
         return plan
     try:
         # An example of the same search can be confirmed.
-        found = sorted(examples(store, plan, case), key=lambda example: not example.same_search)
+        found = sorted(examples(store, problem), key=lambda example: not example.same_search)
         points = (known_point(plan, example) for example in found)
         return plan.with_learned(list(islice(filter(None, points), 1)))
     except SystemFailure:  # nothing else could be read either
@@ -165,23 +152,24 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
         return plan
 
 
-def examples(store: Store, plan: Plan, case: Case) -> list[Example]:
+def examples(store: Store, problem: Problem) -> list[Example]:
     """The best candidates of finished runs on the same graph with the same goal, the newest of each model."""
+    inspection = problem.sources.facts.inspection
     models = {model.artifact: model for model in store.models.all() if model.inspection}
     taught: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
         model = models.get(run.model)
-        if model is None or run.model in taught or not _is_same_goal(run, case):
+        if inspection is None or model is None or run.model in taught or not _is_same_goal(run, problem):
             continue
-        if case.inspection.has_same_graph(Inspection.from_json(model.inspection)):
+        if inspection.has_same_graph(Inspection.from_json(model.inspection)):
             name = run.name.partition(" · ")[0] or model.name
-            example = _example(store, run, name, case, is_same_search=_is_same_search(run, plan, case))
+            example = _example(store, run, name, problem)
             if example is not None:
                 taught[run.model] = example
     return list(taught.values())
 
 
-def _is_same_goal(run: RunRecord, case: Case) -> bool:
+def _is_same_goal(run: RunRecord, problem: Problem) -> bool:
     """True if a run had the same first objective on the same device and execution provider.
 
     All measurements of a warm session count as one objective, because every run measures all of them. The record of a
@@ -190,50 +178,57 @@ def _is_same_goal(run: RunRecord, case: Case) -> bool:
     objectives, target = run.settings.get("objectives"), run.settings.get("target")
     if not objectives or not target:
         return False
-    metric = objectives[0]["metric"]
-    if metric != case.objective.metric and not {metric, case.objective.metric} <= set(STEADY_STATE):
+    metrics = {objectives[0]["metric"], problem.goal.objectives[0].metric}
+    if len(metrics) > 1 and not metrics <= set(STEADY_STATE):
         return False
-    return (target["device"], target["execution_provider"]) == (case.target.device, case.target.execution_provider)
+    asked = problem.target
+    return (target["device"], target["execution_provider"]) == (asked.device, asked.execution_provider)
 
 
-def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
-    """True if a run searched the same chains of another model under the same constraints with the same settings."""
-    if run.model == case.artifact or run.settings.get("search") != case.search.content:
+def _is_same_search(run: RunRecord, problem: Problem) -> bool:
+    """True if a run searched the same chains of another model under the same constraints with the same settings.
+
+    A run that searches the very same model again is to search, not to confirm.
+    """
+    if run.model == problem.source.artifact or run.settings.get("search") != problem.search.content:
         return False
+    plan = problem.plan
     recorded = (run.plan.get("chain_count"), run.plan.get("point_count"), run.settings.get("constraints"))
-    if recorded != (plan.chain_count, plan.point_count, to_json(tuple(case.constraints))):
+    if recorded != (plan.chain_count, plan.point_count, to_json(problem.goal.constraints)):
         return False
     ids = [chain["id"] for chain in islice(run.plan.get("chains", ()), COMPARED_CHAINS)]
     return ids == [chain.id for chain in plan.chains(COMPARED_CHAINS)]
 
 
-def _example(store: Store, run: RunRecord, model: str, case: Case, *, is_same_search: bool) -> Example | None:
+def _example(store: Store, run: RunRecord, model: str, problem: Problem) -> Example | None:
     """The example that the best candidate of a run gives; None if it gained nothing here."""
-    best, metric = RunResult.from_json(run.result).best, case.objective.metric
+    best, objective = RunResult.from_json(run.result).best, problem.goal.objectives[0]
+    metric = objective.metric
     if best is None or best.trial is None or metric not in best.ratios:
         return None
     ratio = best.ratios[metric].value
-    if case.objective.goal == "maximize":
+    if objective.goal == "maximize":
         ratio = best.ratios[metric].inverse().value
     nodes: Mapping[str, str] = run.plan.get("nodes", {})
     passes = frozenset(nodes[node] for node in best.steps if node in nodes)
     if not passes or not 0 < ratio < 1:  # a clock that stood still gives 0 or infinity
         return None
-    elsewhere = ", ".join(dict.fromkeys(_differences(store, run, best.trial, case)))
+    elsewhere = ", ".join(dict.fromkeys(_differences(store, run, best.trial, problem)))
     values = {nodes[node]: dict(params) for node, params in best.point.items() if node in nodes}
-    return Example(model, passes, values, ratio, metric, elsewhere, is_same_search and not elsewhere)
+    return Example(model, passes, values, ratio, metric, elsewhere, not elsewhere and _is_same_search(run, problem))
 
 
-def _differences(store: Store, run: RunRecord, trial: int, case: Case) -> Iterator[str]:
+def _differences(store: Store, run: RunRecord, trial: int, problem: Problem) -> Iterator[str]:
     """Name what differs where and how the candidate of a trial was measured."""
+    here = Machine.of(problem.runtime)
     evaluations = store.results.evaluations(store.trials.get(run.id, trial).evaluations)
     for machine in map(Machine.that_measured, evaluations.values()):
-        if machine.cpu != case.machine.cpu:
+        if machine.cpu != here.cpu:
             yield machine.cpu or "an unknown CPU"
-        if machine.runtime != case.machine.runtime:
+        if machine.runtime != here.runtime:
             yield f"onnxruntime {machine.runtime or 'of an unknown version'}"
     threads = run.settings["target"]["threads"]
-    if threads != case.target.threads:
+    if threads != problem.target.threads:
         yield "all threads" if threads == ALL_THREADS else plural(threads, "thread")
-    if run.settings.get("constraints") != to_json(tuple(case.constraints)):
+    if run.settings.get("constraints") != to_json(problem.goal.constraints):
         yield "other constraints"

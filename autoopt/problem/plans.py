@@ -63,33 +63,26 @@ def make_plans(request: RunRequest, *, most_targets: int | None = None) -> Plans
     runtimes: Sequence[str] = ()
     if request.proposal_options.takes_all_providers:
         spec, runtimes = with_machine_targets(request, spec)
-    parts = request.parts or spec.parts
-    if parts and request.model is None:
-        if not spec.targets:
-            plans = {name: _with_goal(_part_problem(request, spec, path)) for name, path in parts.items()}
-            return Plans("model", plans)
-        plans = {}
-        for target in spec.targets[:most_targets]:
-            own, own_spec = target_request(request, target), spec.for_target(target.name)
-            for name, path in parts.items():
-                key = f"{target.name}, {name}: {target.words}"
-                plans[key] = _with_goal(_part_problem(own, own_spec, path))
-        return Plans("target", plans, tuple(runtimes))
-    if is_without_model:
+    parts = {} if request.model is not None else request.parts or spec.parts
+    if is_without_model and not parts:
         spec = spec.model_copy(update={"model": None})
-    targets = {}
+    plans: dict[str, Plan] = {}
     for target in spec.all_targets[:most_targets]:
-        problem = resolve(target_request(request, target), spec.for_target(target.name))
-        targets[f"{target.name}: {target.words}"] = _with_goal(problem)
-    if len(targets) == 1 and not runtimes:
-        return Plans("", targets)
-    return Plans("target", targets, tuple(runtimes))
+        own, own_spec = target_request(request, target), spec.for_target(target.name)
+        if not parts:
+            plans[f"{target.name}: {target.words}"] = _with_goal(resolve(own, own_spec))
+        for name, path in parts.items():
+            key = f"{target.name}, {name}: {target.words}" if spec.targets else name
+            plans[key] = _with_goal(_part_problem(own, own_spec, path))
+    if parts and not spec.targets:
+        return Plans("model", plans)
+    return Plans("" if len(plans) == 1 and not runtimes else "target", plans, tuple(runtimes))
 
 
-def _part_problem(request: RunRequest, spec: DagSpec, path: str, *, anywhere: bool = False) -> Problem:
+def _part_problem(request: RunRequest, spec: DagSpec, path: str) -> Problem:
     """A model of a set as a problem."""
-    part = part_request(request, spec, path)
-    return resolve(part, spec_of(part), anywhere=anywhere, set_has_data=request.data is not None)
+    part = replace(part_request(request, spec, path), set_has_data=request.data is not None)
+    return resolve(part, spec_of(part))
 
 
 def _with_goal(problem: Problem) -> Plan:
@@ -151,7 +144,7 @@ def propose_dag(request: RunRequest) -> ProposedPlan:
     """
     from autoopt.dag.proposal.propose import proposal_name
 
-    request, spec = load(request)
+    request, spec = load(replace(request, is_draft=True))
     goal = request.goal
     fields: dict[str, object] = {}
     if request.proposal_options.takes_all_providers:
@@ -160,8 +153,8 @@ def propose_dag(request: RunRequest) -> ProposedPlan:
         request, spec = target_request(request, first), spec.for_target(first.name)
     parts = request.parts
     if not parts:
-        return _draft(resolve(request, spec, anywhere=True), goal, fields)
-    problem = _part_problem(request, spec, parts[largest_part(parts)], anywhere=True)
+        return _draft(resolve(request, spec), goal, fields)
+    problem = _part_problem(request, spec, parts[largest_part(parts)])
     search = problem.spec.search
     search = search.model_copy(update={"minutes": search.minutes and search.minutes * (len(parts) + 1)})
     draft = _draft(problem, goal, {**fields, "name": proposal_name("-".join(parts)), "search": search})

@@ -19,17 +19,16 @@ from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.model.roles import Kind
 from autoopt.problem.admission import admit
-from autoopt.problem.described_data import DescribedData
 from autoopt.problem.environment import versions
 from autoopt.problem.problem import DataSets, DataSource
 from autoopt.problem.reading import DESCRIBE_DATA, INSPECT, RUNTIME, ask_worker
 from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.problem.runtimes import InstalledRuntime
-from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec, TargetSpec
 from autoopt.store import Store, open_store, store_exists
-from autoopt.target import DEFAULT_EP, Accelerator, Target
+from autoopt.target import DEFAULT_EP, Accelerator
 
 if TYPE_CHECKING:  # a plan without a model starts no worker
     from autoopt.problem.resources import Resources
@@ -110,16 +109,13 @@ class Probe:
 
     @property
     def hosts(self) -> Hosts:
+        """The hosts of the run, or of the probe's own, which open at their first use."""
         from autoopt.problem.run_hosts import Hosts
 
         if self._hosts is None:
             self._hosts = Hosts(self._workers())
             self._stack.callback(self._hosts.close)
         return self._hosts
-
-    def passes_of(self, host: HostSpec, accelerator: Accelerator) -> Mapping[str, PassInfo]:
-        """The passes of another host by name and alias."""
-        return self.hosts.passes_of(host, accelerator)
 
     def describe_script(self, script: Path, accelerator: Accelerator) -> DescribeReply:
         """Describe the passes and metrics that a user script defines.
@@ -142,13 +138,13 @@ class Probe:
         reasons = {name: f"cannot be used: {reason}" for name, reason in runtime["unusable"].items()}
         return {name: reasons.get(name, "") for name in runtime["providers"]}
 
-    def target(self, spec: TargetSpec) -> Target:
-        """The target, with the plug-in that has its execution provider."""
-        target = spec.target()
-        if target.execution_provider == DEFAULT_EP["cpu"]:
-            return target
-        plugins = self._runtime(spec.where)["plugins"]
-        return replace(target, plugin=plugins.get(target.execution_provider, ""))
+    def plugin(self, target: TargetSpec) -> str:
+        """The plug-in that has the target's execution provider; empty without one."""
+        provider = target.execution_provider
+        if provider == DEFAULT_EP["cpu"]:
+            return ""
+        plugin: str = self._runtime(target.where)["plugins"].get(provider, "")
+        return plugin
 
     def installed_runtime(self, python: str) -> InstalledRuntime:
         """The runtime of an interpreter, by default this one.
@@ -213,16 +209,20 @@ class Probe:
 
     def describe_sets(
         self, sets: DataSets, model: Path, artifact: str = "", roles: Mapping[str, Kind] | None = None
-    ) -> DescribedData:
-        """Describe each data set once, as `describe` does."""
-        described = []
-        for data in (sets.evaluation, sets.calibration, sets.latency):
-            is_judged = data is sets.evaluation
+    ) -> dict[str, DataDescription]:
+        """Describe each data set once, as `describe` does; by its use."""
+        described = {}
+        for use, data in (
+            ("evaluation", sets.evaluation),
+            ("calibration", sets.calibration),
+            ("latency", sets.latency),
+        ):
+            is_judged = use == "evaluation"
             description = self.describe(data, model, artifact, roles) if is_judged or data != sets.evaluation else None
             if description is not None:
                 # Only the labels of the evaluation data are used; those of other data may be anything.
-                described.append((data, description if is_judged else replace(description, label_text=None)))
-        return DescribedData(sets, described)
+                described[use] = description if is_judged else replace(description, label_text=None)
+        return described
 
     def _once(self, content: object, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The reply for some content, looked up below the home if there is one."""

@@ -1,21 +1,28 @@
-"""The problem that a run solves: plan, model, data, goal, search and target. Frozen."""
+"""The problem that a run solves: plan, model, data, goal, search and target. Frozen.
+
+The record of a run holds the request and the `Sources`, from which `resolve.stored_problem` compiles the problem again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from autoopt.dag import Facts
 from autoopt.dag.compiler.plan import Plan
 from autoopt.data import DataConfig
+from autoopt.data.description import DataDescription
 from autoopt.data.digest import InputChanged, check_unchanged
-from autoopt.json_codec import JsonValue, to_json
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
 from autoopt.model.candidate import Candidate
+from autoopt.model.fetch import shown_source
 from autoopt.model.files import digest_file
 from autoopt.problem.content_keys import run_identity
+from autoopt.registry import DescribeReply
 from autoopt.results import Note
 from autoopt.settings import root_to_store
 from autoopt.spec import DagSpec
@@ -110,6 +117,56 @@ class UserScript:
 
 
 @dataclass(frozen=True)
+class Sources:
+    """The model, the data and the script that a request names, and what workers read of them."""
+
+    facts: Facts
+    model: Candidate = field(default_factory=lambda: Candidate(""))
+    path: str = ""
+    """The model as the user named it."""
+    script: UserScript = field(default_factory=UserScript)
+    definitions: DescribeReply = field(default_factory=lambda: DescribeReply(()))
+    """The passes and metrics that the script defines."""
+    data: DataSets = field(default_factory=DataSets)
+    descriptions: Mapping[str, DataDescription] = field(default_factory=dict)
+    """By the use of the data: `evaluation`, and `calibration` and `latency` if they are others."""
+    fed_back: tuple[str, ...] = ()
+    """Inputs that take the recurrent state."""
+    batch_size: int = 0
+    """Items per inference that the data or the measurement name; 0 if none do."""
+    is_generated: bool = False
+    """True if the evaluation data was generated: it says nothing about the use of the model."""
+    is_unread: bool = False
+    """True if there may be evaluation data that a plan has not read."""
+    unverified: bool = False
+    """As in `Problem`."""
+    repairs: tuple[str, ...] = ()
+    """Notes on faults of the model that were mended."""
+    notes: tuple[Note, ...] = ()
+    """Notes on the data."""
+    plugin: str = ""
+    """The plug-in that has the target's execution provider."""
+    runtimes: Mapping[str, Runtime] = field(default_factory=dict)
+    """As in `Problem`."""
+
+    @property
+    def evaluation(self) -> DataDescription | None:
+        """The description of the evaluation data; None without data and for generated data."""
+        return None if self.is_generated else self.descriptions.get("evaluation")
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """What the record of a run keeps; the store has the inspection of the model."""
+        document = to_json(replace(self, facts=replace(self.facts, inspection=None), definitions=DescribeReply(())))
+        return {**document, "path": shown_source(self.path), "definitions": self.definitions.to_json()}
+
+    @staticmethod
+    def from_json(document: JsonObject) -> Sources:
+        """Reverse `to_json`."""
+        definitions = DescribeReply.from_json(cast("JsonObject", document["definitions"]))
+        return replace(from_json(Sources, {**document, "definitions": {"passes": []}}), definitions=definitions)
+
+
+@dataclass(frozen=True)
 class Goal:
     """Objectives by priority, constraints, and every metric to measure."""
 
@@ -164,6 +221,8 @@ class Problem:
     """Messages for the user."""
     proposal: Proposal | None = None
     """The proposed DAG of a bare model; None for a DAG of the user."""
+    sources: Sources = field(default_factory=lambda: Sources(Facts()), compare=False)
+    """What the problem was compiled from."""
 
     @property
     def spec(self) -> DagSpec:
@@ -193,6 +252,11 @@ class Problem:
         if self.candidates:
             parts["candidates"] = self.candidates
         return run_identity(parts)
+
+    @property
+    def runtime(self) -> Runtime:
+        """Versions and providers of the runtime that measures; empty for this interpreter."""
+        return self.runtimes.get(self.host.elsewhere, {})
 
     @property
     def why_pruned(self) -> str:

@@ -71,6 +71,10 @@ class RunRequest:
     """Calibration data; overrides the DAG's."""
     data_is_generated: bool = False
     """True if `data` was recorded from generated inputs, as that of the models of a set without data."""
+    set_has_data: bool | None = None
+    """For the plan of a model of a set: True if the set has data. Only a run records what of them reaches the model."""
+    is_draft: bool = False
+    """True to propose a DAG to be written: as on a machine with the target's execution provider, without data."""
     data_root: str | Path | None = None
     """Folder that relative paths of data in the DAG start from; by default AUTOOPT_DATA_ROOT, else the DAG's folder."""
     home: Path | None = None
@@ -175,6 +179,10 @@ class RunRequest:
             "parent": self.parent,
             **{name: to_json(getattr(self, name)) for name in KEPT},
         }
+
+    def measurement_of(self, spec: DagSpec) -> dict[str, JsonValue]:
+        """The settings for the meters: those of the DAG, overridden by the request."""
+        return {**spec.measurement, **self.measurement}
 
     @property
     def accepts_answer(self) -> bool:

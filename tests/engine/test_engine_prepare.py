@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from simulation import SOURCE, ReadingPool, faster, write_model
 
+from autoopt.engine.parts.targets import Targets
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.early_warnings import CHECK_SOURCE
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.engine.targets.multi_target import Targets
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 from autoopt.problem import reading as sources

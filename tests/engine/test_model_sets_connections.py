@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.engine.model_sets.connections import connect
+from autoopt.engine.parts.connections import connect
 from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.spec.source import FieldError
 
@@ -70,26 +70,37 @@ def test_other_models_connect_by_equal_names_or_by_what_the_user_says() -> None:
     assert found.connections == {"front.image": "image", "back.x": "front.features"}
 
 
+STEP = model("input_ids past_key_values.0.key", "logits present.0.key")
+PAIR = {"a": model("x", "y"), "b": model("y", "w")}
+
+
 @pytest.mark.parametrize(
-    ("parts", "given", "reason"),
+    ("parts", "given", "reason", "remedy"),
     [
-        ({"a": model("x", "y"), "b": model("z", "w")}, {}, "'a' takes nothing from the other models"),
-        ({"a": model("x", "y"), "b": model("y", "w")}, {"b.q": "a.y"}, "no input 'b.q'"),
-        ({"a": model("x", "y"), "b": model("z", "w")}, {"b.z": "a.q"}, "no output 'a.q'"),
-        ({"a": model("w", "y"), "b": model("y", "w")}, {}, "take values from each other"),
-        ({"a": model("x", "y"), "b": model("x", "y"), "c": model("y", "z")}, {}, "a.y and b.y both give c.y"),
+        ({"a": model("x", "y"), "b": model("z", "w")}, {}, "'a' takes nothing from the other models", ""),
+        ({"prompt": model("input_ids", "logits present.1.key"), "step": STEP}, {}, "takes nothing from the other", ""),
+        (PAIR, {"b.yy": "a.y"}, "no input 'b.yy'", "did you mean 'b.y'"),
+        (PAIR, {"q.q": "a.y"}, "no input 'q.q'", "inputs: a.x, b.y"),
+        (PAIR, {"b.y": "a.yy"}, "no output 'a.yy'", "did you mean 'a.y'"),
+        ({"a": model("w", "y"), "b": model("y", "w")}, {}, "take values from each other", ""),
+        ({**PAIR, "c": model("x", "y")}, {}, "a.y and c.y both give b.y", "choose one: connections: {b.y: a.y}"),
+        ({**PAIR, "c": model("x", "y")}, {"b.y": "a.y"}, "'c' takes nothing", ""),
     ],
 )
-def test_what_does_not_connect_is_named(parts: dict[str, Inspection], given: dict[str, str], reason: str) -> None:
-    with pytest.raises(FieldError, match=reason):
+def test_what_does_not_connect_is_named(
+    parts: dict[str, Inspection], given: dict[str, str], reason: str, remedy: str
+) -> None:
+    with pytest.raises(FieldError, match=reason) as error:
         connect(dict.fromkeys(parts, ""), parts, given)
+    assert remedy in error.value.remedy
 
 
-def test_a_cache_that_the_prompts_decoder_does_not_return_makes_no_generation() -> None:
-    first = model("input_ids", "logits present.1.key")
-    further = model("input_ids past_key_values.0.key", "logits present.0.key")
-    with pytest.raises(FieldError, match="takes nothing from the other models"):
-        connected(prompt=first, step=further)
+def test_the_users_connection_decides_between_several() -> None:
+    parts = {"a": model("x", "y z"), "b": model("y", "w")}
+    assert connect(dict.fromkeys(parts, ""), parts, {}).connections["b.y"] == "a.y"
+    assert connect(dict.fromkeys(parts, ""), parts, {"b.y": "a.z"}).connections["b.y"] == "a.z"
+    three = {**PAIR, "c": model("x", "y")}
+    assert list(connect(dict.fromkeys(three, ""), three, {"b.y": "c.y", "c.x": "a.y"}).parts) == ["a", "c", "b"]
 
 
 def test_a_decoder_without_a_cache_runs_again_over_all_tokens() -> None:
@@ -99,43 +110,10 @@ def test_a_decoder_without_a_cache_runs_again_over_all_tokens() -> None:
     assert generation.own_inputs == {"input_ids"}
 
 
-def test_the_users_connection_replaces_that_by_name() -> None:
-    parts = {"a": model("x", "y z"), "b": model("y", "w")}
-    by_name = connect(dict.fromkeys(parts, ""), parts, {})
-    assert by_name.connections["b.y"] == "a.y"
-    chosen = connect(dict.fromkeys(parts, ""), parts, {"b.y": "a.z"})
-    assert chosen.connections["b.y"] == "a.z"
-
-
-def test_an_ambiguous_value_is_settled_by_a_connection() -> None:
-    parts = {"a": model("x", "y"), "b": model("x", "y"), "c": model("y", "z")}
-    given = {"c.y": "b.y", "a.x": "shared", "b.x": "shared"}
-    with pytest.raises(FieldError, match="'a' takes nothing"):
-        connect(dict.fromkeys(parts, ""), parts, given)
-    chosen = connect(dict.fromkeys(parts, ""), parts, {"c.y": "b.y", "b.x": "a.y"})
-    assert list(chosen.parts) == ["a", "b", "c"]
-
-
 def test_inputs_of_the_set_are_listed_once_with_the_first_part_that_takes_them() -> None:
     parts = {"front": model("image size", "features"), "back": model("features size", "scores")}
     inputs = connect(dict.fromkeys(parts, ""), parts, {}).inputs
     assert inputs == {"image": "front.image", "size": "front.size"}
-
-
-@pytest.mark.parametrize(
-    ("given", "remedy"),
-    [
-        ({"b.yy": "a.y"}, "did you mean 'b.y'"),
-        ({"b.y": "a.yy"}, "did you mean 'a.y'"),
-        ({"q.q": "a.y"}, "inputs: a.x, b.y"),
-    ],
-)
-def test_a_connection_of_nothing_has_its_place_and_a_suggestion(given: dict[str, str], remedy: str) -> None:
-    parts = {"a": model("x", "y"), "b": model("y", "w")}
-    with pytest.raises(FieldError) as error:
-        connect(dict.fromkeys(parts, ""), parts, given)
-    assert error.value.place == ("connections", *given)
-    assert remedy in error.value.remedy
 
 
 @given(st.permutations(["front", "middle", "back"]))

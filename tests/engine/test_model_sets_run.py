@@ -20,7 +20,7 @@ from onnx import helper
 
 import autoopt
 from autoopt.api import execute
-from autoopt.engine.model_sets.set_run import ModelSetRun
+from autoopt.engine.parts.model_set import ModelSetRun
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import recipe_in
 from autoopt.engine.run.select import UNVERIFIED
@@ -121,29 +121,23 @@ def test_the_package_holds_one_package_for_each_model_and_runs_without_autoopt(r
     assert "these models" in answer.stdout
 
 
-def test_programs_use_the_package_without_autoopt(result: RunResult, place: Path) -> None:
+def test_programs_use_the_package_with_and_without_autoopt(result: RunResult, place: Path) -> None:
     program = "import numpy as np; from run import load; print(load().generate(dict(np.load('inputs.npz')), 2).shape)"
     command = [sys.executable, "-c", program]
     answer = subprocess.run(command, cwd=place / "out", capture_output=True, text=True, check=False)
     assert answer.stdout == "(1, 2)\n", answer.stderr
     assert "session.generate" in (place / "out" / "README.md").read_text()
-
-
-def test_the_package_opens_as_one_session(result: RunResult, place: Path) -> None:
     session = autoopt.load(place / "out")
     with np.load(place / "out" / "inputs.npz") as arrays:
         outputs = session.run(None, dict(arrays))
     assert outputs[0].shape == (1, 5, model_sets.VOCABULARY)
 
 
-def test_tables_and_answer_name_the_models(result: RunResult) -> None:
+def test_tables_answer_and_page_name_the_models(result: RunResult, place: Path) -> None:
     titles = [table.title for table in RunView(result).tables]
     assert titles[0].startswith("model encoder: ")
     assert titles[-1].startswith(f"together, run {result.run[:8]}")
     assert "smaller" in RunView(result).headline
-
-
-def test_the_page_shows_each_model(result: RunResult, place: Path) -> None:
     page = autoopt.load_run(result.run, home=place / "home").report(place / "report.html").read_text()
     assert all(f"Model {part.name}" in page for part in result.parts)
 

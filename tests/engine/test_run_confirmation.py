@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from simulation import INSPECTION, SOURCE, Model, Simulation, faster
 
+from autoopt.dag import Facts
 from autoopt.engine.run.session import search_inline
-from autoopt.metrics import Objective
-from autoopt.problem.earlier_runs import Case, Machine, taught_plan
+from autoopt.problem.earlier_runs import taught_plan
+from autoopt.problem.problem import Sources
 from autoopt.results import RunResult
 from autoopt.store import ModelRecord
-from autoopt.target import Target
 
 PASSES = ("identity_elimination", "remove_unused", "common_subexpression_elimination", "name_fix")
 DAG: dict[str, Any] = {
@@ -43,10 +44,8 @@ def retrained(
     """Run a model with the same graph and other weights, which the first run taught about."""
     second = simulate(folder, passes, store=first.store, weights="others")
     second.pool.spread = spread
-    problem = second.asked(**search)
-    objective = Objective("latency_p50", "minimize")
-    case = Case(INSPECTION, objective, Target(), Machine.of({}), problem.goal.constraints, problem.search)
-    second.plan = taught_plan(second.store, second.plan, case)
+    problem = replace(second.asked(**search), sources=Sources(Facts(inspection=INSPECTION)))
+    second.plan = taught_plan(second.store, problem)
     assert second.plan.learned
     return finish(second, workers, **search)
 

@@ -77,19 +77,14 @@ def test_passes_are_run_once_and_measured_on_each(found: RunResult) -> None:
     assert found.pass_runs == WorkCounts(2, first.pass_runs.reused + second.pass_runs.reused)
 
 
-def test_models_and_recipes_are_left_for_each_and_for_all(found: RunResult, place: Path) -> None:
-    for folder in ("out", "out/targets/one", "out/targets/two"):
+def test_models_recipes_and_sessions_are_left_for_each_and_for_all(found: RunResult, place: Path) -> None:
+    for folder, threads in (("out", 1), ("out/targets/one", 1), ("out/targets/two", 2)):
         recipe = json.loads((place / folder / "recipe.json").read_text())
         assert (place / folder / "model.onnx").is_file()
         assert [s["pass"] for s in recipe["steps"]][-1] == "dynamic_quantization"
+        session = json.loads((place / folder / "session.json").read_text())
+        assert session["session_options"]["intra_op_num_threads"] == threads
     assert found.best.path == str(place / "out" / "model.onnx")
-
-
-@pytest.mark.parametrize(("folder", "threads"), [("out", 1), ("out/targets/one", 1), ("out/targets/two", 2)])
-def test_each_session_has_the_threads_of_its_target(found: RunResult, place: Path, folder: str, threads: int) -> None:
-    assert found.best is not None
-    session = json.loads((place / folder / "session.json").read_text())
-    assert session["session_options"]["intra_op_num_threads"] == threads
 
 
 def test_a_second_identical_run_executes_nothing(found: RunResult, go_there: Callable[..., RunResult]) -> None:

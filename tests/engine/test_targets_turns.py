@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from autoopt.engine.targets.choice import fastest_target, time_in_sittings
+from autoopt.engine.parts.target_choice import fastest_target, time_in_sittings
 from autoopt.errors import TimeUp
 from autoopt.measure.intervals.replicas import over_stretches
 from autoopt.measure.latency.subjects import Replica, Subject

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from simulation import INSPECTION, Simulation, faster, unchanged, write_model
 
+from autoopt.dag import Facts
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
-from autoopt.problem.earlier_runs import Case, Machine, examples, taught_plan
+from autoopt.problem import earlier_runs
+from autoopt.problem.earlier_runs import Machine, examples, taught_plan
+from autoopt.problem.problem import Goal, Problem, Sources
 from autoopt.spec.search import SearchConfig
+from autoopt.spec.targets import HostSpec
 from autoopt.store import EvaluationRecord, ModelRecord
 from autoopt.target import Target
 
@@ -24,14 +28,22 @@ DAG: dict[str, Any] = {
     "passes": {"fold": "identity_elimination", "clean": "remove_unused", "shared": "common_subexpression_elimination"},
     "chains": [["fold", "clean"], ["clean", "shared"]],
 }
-LATENCY = Objective("latency_p50", "minimize")
 HERE = Machine.of({})
 
 
-def case_of(simulation: Simulation, **changes: Any) -> Case:
-    problem = simulation.asked()
-    case = Case(INSPECTION, LATENCY, Target(), HERE, problem.goal.constraints, problem.search)
-    return replace(case, **changes)
+def problem_of(simulation: Simulation, inspection: Inspection = INSPECTION, **changes: Any) -> Problem:
+    """The problem of the simulation for another model."""
+    sources = Sources(Facts(inspection=inspection))
+    return replace(simulation.asked(), source=Candidate("another"), sources=sources, **changes)
+
+
+def on_runtime(version: str) -> dict[str, Any]:
+    host = HostSpec(type="python_env", python="/opt/python")
+    return {"host": host, "runtimes": {host.elsewhere: {"onnxruntime": version}}}
+
+
+def with_objective(simulation: Simulation, metric: str, goal: str = "minimize") -> Goal:
+    return replace(simulation.goal, objectives=(Objective(metric, goal),))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +66,14 @@ def finish(simulation: Simulation) -> Mapping[str, object]:
 
 
 def test_an_example_is_the_best_candidate_with_the_passes_that_changed_it(simulation: Simulation) -> None:
-    (example,) = examples(simulation.store, simulation.plan, case_of(simulation))
+    (example,) = examples(simulation.store, problem_of(simulation))
     assert example.passes == {"identity_elimination"}
     assert example.ratio == pytest.approx(0.5, rel=0.05)
     assert (example.metric, example.elsewhere) == ("latency_p50", "")
 
 
 def test_the_chain_that_was_measured_is_preferred(simulation: Simulation) -> None:
-    plan = taught_plan(simulation.store, simulation.plan, case_of(simulation))
+    plan = taught_plan(simulation.store, problem_of(simulation))
     known = plan.learned[0]
     assert known.chain == ("fold", "clean")
     assert known.evidence == "identity_elimination gave 0.50 of the source's latency_p50 on source.onnx (same graph)"
@@ -70,47 +82,49 @@ def test_the_chain_that_was_measured_is_preferred(simulation: Simulation) -> Non
 @pytest.mark.parametrize(
     "changes",
     [
-        {"objective": Objective("size", "minimize")},
-        {"objective": Objective("accuracy", "maximize")},
         {"target": Target(device="gpu", execution_provider="CUDAExecutionProvider")},
         {"inspection": replace(INSPECTION, op_counts={"Conv": 3})},
     ],
 )
-def test_another_goal_target_or_model_teaches_nothing(simulation: Simulation, changes: dict[str, Any]) -> None:
-    assert examples(simulation.store, simulation.plan, case_of(simulation, **changes)) == []
+def test_another_target_or_model_teaches_nothing(simulation: Simulation, changes: dict[str, Any]) -> None:
+    assert examples(simulation.store, problem_of(simulation, **changes)) == []
+
+
+@pytest.mark.parametrize("metric", ["size", "accuracy"])
+def test_another_objective_teaches_nothing(simulation: Simulation, metric: str) -> None:
+    assert examples(simulation.store, problem_of(simulation, goal=with_objective(simulation, metric))) == []
 
 
 def test_throughput_learns_from_latency_with_its_own_ratio(simulation: Simulation) -> None:
-    (example,) = examples(
-        simulation.store, simulation.plan, case_of(simulation, objective=Objective("throughput", "maximize"))
-    )
+    goal = with_objective(simulation, "throughput", "maximize")
+    (example,) = examples(simulation.store, problem_of(simulation, goal=goal))
     assert example.metric == "throughput"
     assert example.ratio == pytest.approx(0.5, rel=0.05)
 
 
-def test_another_machine_is_named(simulation: Simulation) -> None:
-    other = case_of(simulation, machine=Machine("Other CPU", "0.1"), target=Target(threads=0))
-    (example,) = examples(simulation.store, simulation.plan, other)
+def test_another_machine_is_named(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(earlier_runs, "cpu", lambda: {"model": "Other CPU"})
+    other = problem_of(simulation, target=Target(threads=0), **on_runtime("0.1"))
+    (example,) = examples(simulation.store, other)
     assert HERE.cpu in example.elsewhere
     assert f"onnxruntime {HERE.runtime}" in example.elsewhere
     assert "1 thread" in example.elsewhere
 
 
 def test_the_same_search_is_that_of_the_same_chains_and_settings(simulation: Simulation, tmp_path: Path) -> None:
-    case = case_of(simulation)
-    (same,) = examples(simulation.store, simulation.plan, case)
+    problem = problem_of(simulation)
+    (same,) = examples(simulation.store, problem)
     assert same.same_search
-    more_trials = replace(case, search=SearchConfig(trials=99))
-    assert (
-        examples(simulation.store, simulation.plan, replace(case, inspection=replace(INSPECTION, parameters=7))) == []
-    )
-    same_model = replace(case, artifact=simulation.candidate.artifact)
-    other_runtime = replace(case, machine=replace(HERE, runtime="0.1"))
-    for other in (more_trials, same_model, other_runtime, replace(case, constraints=())):
-        (example,) = examples(simulation.store, simulation.plan, other)
+    assert examples(simulation.store, problem_of(simulation, replace(INSPECTION, parameters=7))) == []
+    for change in (
+        {"search": SearchConfig(trials=99)},
+        {"source": simulation.candidate},
+        on_runtime("0.1"),
+        {"goal": replace(problem.goal, constraints=())},
+        {"plan": Simulation(tmp_path / "narrow").plan},
+    ):
+        (example,) = examples(simulation.store, replace(problem, **change))
         assert not example.same_search
-    plan = Simulation(tmp_path / "narrow").plan
-    assert not examples(simulation.store, plan, case)[0].same_search
 
 
 def test_a_run_whose_best_is_the_source_teaches_nothing(simulation: Simulation, tmp_path: Path) -> None:
@@ -118,13 +132,13 @@ def test_a_run_whose_best_is_the_source_teaches_nothing(simulation: Simulation, 
     other.pool.passes = dict.fromkeys(simulation.pool.passes, unchanged)
     other.store.models.add(ModelRecord(other.candidate.artifact, "flat", INSPECTION.to_json()))
     finish(other)
-    assert examples(other.store, other.plan, case_of(other)) == []
+    assert examples(other.store, problem_of(other)) == []
 
 
 def test_the_newest_run_of_each_model_counts(simulation: Simulation, tmp_path: Path) -> None:
     artifact = simulation.store.artifacts.put(write_model({"latency": 1.0, "passes": ["x"]}, tmp_path / "m").parent)
     simulation.store.models.add(ModelRecord(artifact, "unused", Inspection.from_json(INSPECTION.to_json()).to_json()))
-    assert len(examples(simulation.store, simulation.plan, case_of(simulation))) == 1
+    assert len(examples(simulation.store, problem_of(simulation))) == 1
 
 
 def test_a_plan_does_without_earlier_runs_that_cannot_be_read(tmp_path: Path) -> None:
@@ -132,7 +146,7 @@ def test_a_plan_does_without_earlier_runs_that_cannot_be_read(tmp_path: Path) ->
     simulation.pool.passes = dict.fromkeys(DAG["passes"].values(), faster(0.5))
     simulation.store.models.add(ModelRecord(simulation.candidate.artifact, "bert", {"inputs": "nonsense"}))
     finish(simulation)
-    assert taught_plan(simulation.store, simulation.plan, case_of(simulation)).learned == ()
+    assert taught_plan(simulation.store, problem_of(simulation)).learned == ()
 
 
 @pytest.mark.parametrize(

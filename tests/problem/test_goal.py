@@ -19,19 +19,22 @@ def names(request: GoalRequest, data: DataDescription | None = None) -> set[str]
     return {metric.name for metric in make_goal(request, data)[0].metrics}
 
 
-def test_by_default_the_median_latency_is_minimised() -> None:
-    goal, _ = make_goal(GoalRequest(), LABELLED)
-    assert goal.objectives == (Objective("latency_p50", "minimize"),)
-
-
 @pytest.mark.parametrize(
-    ("kind", "metric", "bound"),
-    [("class", "accuracy", 0.01), ("value", "r2", 0.01), ("tensor", "psnr", 0.5), ("other", "accuracy", 0.01)],
+    ("kind", "limit", "said"),
+    [
+        ("class", Constraint("accuracy", max_drop=0.01), "accuracy may drop by at most 0.01 (--max-drop)"),
+        ("value", Constraint("r2", max_drop=0.01), "r2 may drop by at most 0.01 (--max-drop)"),
+        ("tensor", Constraint("psnr", max_drop=0.5), "psnr may drop by at most 0.5 (--max-drop)"),
+        ("other", Constraint("accuracy", max_drop=0.01), "accuracy may drop by at most 0.01 (--max-drop)"),
+        ("token", Constraint("perplexity", max_ratio=1.02), "perplexity at most 1.02 times your model's"),
+    ],
 )
-def test_the_kind_of_label_decides_the_quality_constraint(kind: str, metric: str, bound: float) -> None:
+def test_by_default_the_latency_is_minimized_and_the_kind_of_label_decides_the_limit(
+    kind: str, limit: Constraint, said: str
+) -> None:
     goal, notes = make_goal(GoalRequest(), DataDescription(labels=True, label_kind=kind))
-    assert goal.constraints == (Constraint(metric, max_drop=bound),)
-    assert notes == [f"limit: {metric} may drop by at most {bound} (--max-drop)"]
+    assert goal.objectives == (Objective("latency_p50", "minimize"),)
+    assert (goal.constraints, notes) == ((limit,), [f"limit: {said}"])
 
 
 @pytest.mark.parametrize(
@@ -44,12 +47,6 @@ def test_a_rare_class_limits_the_mean_of_the_recalls_too(classes: int, smallest:
     assert limits.pop("accuracy") == 0.01
     assert limits == ({} if limit is None else {"balanced_accuracy": limit})
     assert any(f"{smallest} of 1000 labels" in note for note in notes) == (limit is not None)
-
-
-def test_a_language_model_keeps_its_perplexity_relatively() -> None:
-    goal, notes = make_goal(GoalRequest(), DataDescription(labels=True, label_kind="token"))
-    assert goal.constraints == (Constraint("perplexity", max_ratio=1.02),)
-    assert notes == ["limit: perplexity at most 1.02 times your model's"]
 
 
 def test_a_decoder_with_a_cache_maximises_tokens_per_second_unless_the_user_says_otherwise() -> None:
@@ -101,12 +98,9 @@ def test_other_limits_do_not_depend_on_the_number_of_items(constraint: Constrain
     assert make_goal(GoalRequest(constraints=[constraint]), replace(LABELLED, items=54))[1] == []
 
 
-def test_an_empty_list_of_constraints_turns_the_default_off() -> None:
+def test_only_a_limit_on_quality_or_an_empty_list_replaces_the_default() -> None:
     goal, notes = make_goal(GoalRequest(constraints=()), LABELLED)
     assert (goal.constraints, notes) == ((), [])
-
-
-def test_a_constraint_on_size_does_not_replace_the_quality_constraint() -> None:
     goal, _ = make_goal(GoalRequest(constraints=[Constraint("size", max_ratio=0.5)]), LABELLED)
     assert [constraint.metric for constraint in goal.constraints] == ["size", "accuracy"]
 
@@ -144,12 +138,6 @@ def test_the_front_has_the_objectives_size_and_quality() -> None:
         ("size", "minimize"),
         ("accuracy", "maximize"),
     ]
-
-
-def test_metrics_are_measured_once() -> None:
-    goal, _ = make_goal(GoalRequest(objectives=[Objective("size", "minimize")], extra_metrics=["size"]), LABELLED)
-    measured = [metric.name for metric in goal.metrics]
-    assert len(measured) == len(set(measured))
 
 
 def test_a_dag_states_its_goal() -> None:

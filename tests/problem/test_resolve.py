@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,21 @@ from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
 
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.inspection import ValueSpec
-from autoopt.problem import reading as sources
+from autoopt.problem import reading
 from autoopt.problem.problem import Limits, Problem
 from autoopt.problem.resolve import resolve as resolve_request
+from autoopt.problem.resolve import stored_problem
 from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.results import Note
 from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.store import RunRecord
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
 
 
 @pytest.fixture(autouse=True)
 def described(pool: ReadingPool) -> None:
-    pool.answers[sources.DESCRIBE_DATA] = {"labels": False, "columns": {}}
+    pool.answers[reading.DESCRIBE_DATA] = {"labels": False, "columns": {}}
 
 
 @pytest.fixture
@@ -77,6 +80,35 @@ def test_a_wrong_setting_is_refused(simulation: Simulation, model: Path) -> None
         resolve(simulation, model, measurement={"rounds": -1})
 
 
+@pytest.mark.parametrize("is_bare", [False, True])
+@pytest.mark.parametrize("name", ["a", None])
+def test_the_record_of_a_run_holds_its_problem(
+    simulation: Simulation, pool: ReadingPool, model: Path, is_bare: bool, name: str | None
+) -> None:
+    """Also data that was made up, and fields that were added to the data: here, those of recurrent state."""
+    pool.answers[reading.DESCRIBE_DATA] = {"columns": {}, "state": {"out": "in"}, "reset_every": 5}
+    dag: object = str(model) if is_bare else DAG
+    request = RunRequest(dag=dag, model=model, data=name and data(simulation, name), home=simulation.folder / "home")
+    first = resolve_request(request, spec_of(request), simulation.resources)
+    settings = json.loads(json.dumps({"sources": first.sources.to_json()}))
+    record = RunRecord("r", "r", first.identity, first.source.artifact, settings=settings)
+    pool.functions.clear()
+    request = replace(request, model=f"artifact://{first.source.artifact}")
+    again = stored_problem(record, request, simulation.resources)
+    assert pool.functions == [], "nothing is read again"
+    assert replace(again.sources, path="") == replace(first.sources, path="")
+    assert (again.identity, again.goal, again.data, again.notes) == (
+        first.identity,
+        first.goal,
+        first.data,
+        first.notes,
+    )
+    if name is not None:
+        np.savez(simulation.folder / "a.npz", x=np.zeros((2, 3), np.float32))
+        with pytest.raises(InputError, match="run r cannot be joined here: the DAG, the data"):
+            stored_problem(record, request, simulation.resources)
+
+
 def test_the_same_request_has_the_same_identity(simulation: Simulation, model: Path) -> None:
     assert resolve(simulation, model).identity == resolve(simulation, model).identity
 
@@ -125,8 +157,8 @@ def test_a_bare_model_needs_a_proposal(simulation: Simulation, model: Path) -> N
 def test_sizes_of_generated_inputs_are_fixed_and_said(simulation: Simulation, pool: ReadingPool, model: Path) -> None:
     inspection = replace(INSPECTION, inputs=(ValueSpec("x", "float32", ("n", 3, "h", "w")),))
     column = {"dtype": "float32", "shape": [1, 3, 8, 9]}
-    pool.answers[sources.INSPECT] = inspection.to_json()
-    pool.answers[sources.DESCRIBE_DATA] = {"columns": {"x": column}, "made_up": True, "assumed": ["images of 8x9"]}
+    pool.answers[reading.INSPECT] = inspection.to_json()
+    pool.answers[reading.DESCRIBE_DATA] = {"columns": {"x": column}, "made_up": True, "assumed": ["images of 8x9"]}
     problem = resolve(simulation, model, str(model))
     assert Note("generated inputs: images of 8x9; --image-size HxW or --data FILE changes this") in problem.notes
     config = problem.data.calibration.config

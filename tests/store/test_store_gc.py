@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 from run_comparison import canonical
 from store_helpers import age, digests, finish_all, finished_run, pass_run, put, start_run, trial, write_model
 
@@ -15,7 +14,7 @@ from autoopt.owner import this_process
 from autoopt.store import Store
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
-from autoopt.working_folder import OWNER_FILE, READINGS, RECORDINGS, STORE_WORK, make_working_folder, working_folders
+from autoopt.working_folder import OWNER_FILE, READINGS, STORE_WORK, make_working_folder, working_folders
 
 
 def test_gc_removes_only_unneeded_artifacts(sqlite_store: Store, tmp_path: Path) -> None:
@@ -53,9 +52,8 @@ def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: Store) -> No
     assert working_folders(work) == [ours]
 
 
-@pytest.mark.parametrize("parent", [RECORDINGS, READINGS])
-def test_gc_removes_what_nobody_read_for_a_week(sqlite_store: Store, parent: str) -> None:
-    recent, old = (sqlite_store.home / parent / name for name in ("recent", "old"))
+def test_gc_removes_what_nobody_read_for_a_week(sqlite_store: Store) -> None:
+    recent, old = (sqlite_store.home / READINGS / name for name in ("recent", "old"))
     for folder in (recent, old):
         folder.mkdir(parents=True)
         (folder / "set.npz").write_bytes(bytes(1000))

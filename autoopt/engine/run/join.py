@@ -12,9 +12,8 @@ from autoopt.engine.run.opening import make_attempt, make_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
-from autoopt.errors import InputError
 from autoopt.problem.admission import ARTIFACT
-from autoopt.problem.resolve import resolve
+from autoopt.problem.resolve import stored_problem
 from autoopt.problem.resources import open_resources
 from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.results import RunResult, Trial
@@ -92,7 +91,7 @@ class JoinedRun:
 
 @contextmanager
 def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
-    """Join a run, with its DAG as it was when it began.
+    """Join a run, with its problem as the record has it.
 
     Raises:
         InputError: There is no such run, or its data, script or environment has changed since it began.
@@ -101,13 +100,7 @@ def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
         record = store.runs.get(run)
     request = RunRequest.from_json(record.settings["request"])
     request = replace(request, model=f"{ARTIFACT}{record.model}", workers=1, home=home)
-    spec = spec_of(request)
-    with closing(open_resources(request, spec)) as resources:
-        problem = resolve(request, spec, resources)
-        if problem.identity != record.identity:
-            raise InputError(
-                f"run {record.id} cannot be joined here: the DAG, the data, the CPU or the installed versions differ"
-            )
-        began = time.monotonic() - record.seconds
-        attempt = make_attempt(request, problem, record.id, began)
+    with closing(open_resources(request, spec_of(request))) as resources:
+        problem = stored_problem(record, request, resources)
+        attempt = make_attempt(request, problem, record.id, time.monotonic() - record.seconds)
         yield JoinedRun(make_session(RunContext(problem, resources, attempt), record.name), record)

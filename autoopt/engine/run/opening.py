@@ -234,9 +234,10 @@ def settings_of(request: RunRequest, problem: Problem) -> dict[str, Any]:
         "objectives": to_json(problem.goal.objectives),
         "constraints": to_json(problem.goal.constraints),
         "request": request.to_json(),
+        "sources": problem.sources.to_json(),
         "replay_environment": problem.replay_environment(),
         "target": to_json(problem.target),
-        "runtime": dict(problem.runtimes.get(problem.host.elsewhere, {})),
+        "runtime": dict(problem.runtime),
         "measurement": dict(problem.measurement),
         "latency_data": without_secrets(latency_data.config, cache),
     }

@@ -25,7 +25,6 @@ from autoopt.store.store import Store
 from autoopt.working_folder import (
     EXPORTED,
     READINGS,
-    RECORDINGS,
     STORE_WORK,
     abandoned_folders,
     working_folders,
@@ -196,7 +195,7 @@ def _old_leftovers(store: Store) -> list[Path]:
     sources = [store.home / name for name in ("downloads", "unpacked", EXPORTED)]
     for parent in (work, *sources, Path(tempfile.gettempdir())):
         abandoned.update(abandoned_folders(parent))
-    cached = [path for name in (RECORDINGS, READINGS, EXPORTED) for path in (store.home / name).glob("*")]
+    cached = [path for name in (READINGS, EXPORTED) for path in (store.home / name).glob("*")]
     for paths, limit in ((store.files.leftovers(), GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):
         idle_seconds = store.files.idle_seconds(paths)
         abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)

@@ -1,53 +1,45 @@
-"""A run over a model set: a part for each model, which is a run of its own, then the choice by the whole set.
-
-The parts follow each other, because latencies on one machine cannot be measured in parallel.
-"""
+"""A run over a model set: a part for each model, which is a run of its own, then the choice by the whole set."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from autoopt.engine.model_sets.choice import SetChoice
-from autoopt.engine.model_sets.part import SetPart, chains_text, with_candidates
+from autoopt.engine.parts.run_of_parts import Part, RunOfParts, Search
+from autoopt.engine.parts.set_choice import SetChoice, chains_text
+from autoopt.engine.parts.set_inputs import with_candidates
 from autoopt.engine.run.export import export_best, export_set
 from autoopt.engine.run.interim_package import InterimPackage, lossy_note
-from autoopt.engine.run.opening import open_session, settings_of
+from autoopt.engine.run.opening import make_attempt, open_session, settings_of
 from autoopt.engine.run.output_folder import shown_folder
 from autoopt.engine.run.package import Package, SetPackage
-from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.run.select import source_model
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
-from autoopt.model.model_set import ModelSet
 from autoopt.report.words.verdict import gains
-from autoopt.results import Baseline, ModelResult, Note, NoteKind, PartResult, RunResult
-from autoopt.store import RunRecord, Store
+from autoopt.results import Baseline, ModelResult, NoteKind, PartResult, RunResult
+from autoopt.store import RunRecord
 from autoopt.store.finished import result_of
 from autoopt.tuning import RACE
 
 NONE_MEETS: Final = "no set of models meets the constraints"
 
 
-@dataclass
-class ModelSetRun(RunOfParts[SetPart]):
+class ModelSetRun(RunOfParts):
     """A prepared run over a model set."""
 
-    whole: RunContext = field(kw_only=True)
-    """The whole set as a problem."""
-    description: ModelSet = field(kw_only=True)
-    notes: list[Note] = field(kw_only=True)
-    _package: InterimPackage = field(init=False)
-    """The best models so far in the output folder."""
-
     def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self.problem.inputs is not None, "a set has inputs"
+        self._description = self.problem.inputs.description
+        attempt = make_attempt(self.request, self.problem.whole, self.record.id, self.began)
+        self._ctx = RunContext(self.problem.whole, self.resources, attempt)
         self._package = InterimPackage(
             self.request.out,
             lambda _ctx, _result, _model, out: self._write_interim(self._parts_so_far(), out),
@@ -57,7 +49,7 @@ class ModelSetRun(RunOfParts[SetPart]):
     @property
     def ctx(self) -> RunContext:
         """The context of the whole set."""
-        return self.whole
+        return self._ctx
 
     def search(self, search: Search) -> RunResult:
         """Search each part, then choose the set."""
@@ -70,11 +62,13 @@ class ModelSetRun(RunOfParts[SetPart]):
                 self.search_part(part, search)
             finally:
                 with suppress(SystemFailure):  # the error that ended the search, if any, says more
-                    self._record_interim()
+                    so_far = self._parts_so_far()
+                    if so_far:  # for readers of an unfinished run
+                        self.ctx.store.runs.update(self.record.id, self._interim_result(so_far).to_json())
             self._package.update(part.open_session.ctx, part.searched, always=True)
         observer.on_phase("measuring the models together")
-        attempt = self.whole.attempt
-        return self._choose(self.whole.until(max(attempt.deadline, attempt.clock() + RACE.joint_seconds)))
+        attempt = self.ctx.attempt
+        return self._choose(self.ctx.until(max(attempt.deadline, attempt.clock() + RACE.joint_seconds)))
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Write the best set as a package to `out`; the returned result has its path."""
@@ -91,10 +85,10 @@ class ModelSetRun(RunOfParts[SetPart]):
             note = (
                 f"wrote the best models so far to {shown_folder(out)}/, not measured together yet: {'; '.join(changes)}"
             )
-            self.request.observer.on_note(note)
+            self.request.observer.on_note(str(note))
         return bool(changes)
 
-    def opened(self, part: SetPart) -> Session:
+    def opened(self, part: Part) -> Session:
         """Open the session of a part, which keeps the whole set in the output folder."""
         session = open_session(part.request, part.problem, self.resources, time.monotonic(), parent=self.record)
         session.interim_package = self._package
@@ -106,7 +100,7 @@ class ModelSetRun(RunOfParts[SetPart]):
             message = f"the models together cannot be measured: {baseline.outcome} ({baseline.message})"
             raise InputError(message, where=self.record.name)
         ctx.attempt.observer.on_baseline(baseline.metrics)
-        choice = SetChoice(ctx, self.description, self.parts, baseline)
+        choice = SetChoice(ctx, self._description, self.parts, baseline)
         best = choice.choose()
         source = source_model(ctx, baseline)
         parts = []
@@ -126,12 +120,6 @@ class ModelSetRun(RunOfParts[SetPart]):
             undecided=choice.undecided,
         )
 
-    def _record_interim(self) -> None:
-        """Store the results of the parts so far, for readers of an unfinished run."""
-        parts = self._parts_so_far()
-        if parts:
-            self.whole.store.runs.update(self.record.id, self._interim_result(parts).to_json())
-
     def _parts_so_far(self) -> list[PartResult]:
         """The results of the parts whose search has begun, each with its best model."""
         parts = []
@@ -146,14 +134,30 @@ class ModelSetRun(RunOfParts[SetPart]):
         return replace(self._result(parts), status="running")
 
     def _write_interim(self, parts: list[PartResult], out: Path) -> None:
-        """Write the set of the best models so far."""
-        store, result = self.resources.store, self._interim_result(parts)
-        package = interim_package(store, self.record, result, self.description, self.parts)
-        export_set(store, package, out, self.resources.pool)
+        """Write the set of the best models so far, and the sources of the others. They were not measured together."""
+        store, results = self.resources.store, {part.name: part for part in parts}
+        packages, models = {}, {}
+        for part in self.parts:
+            if part.name in results:
+                record = store.runs.get(results[part.name].result.run)
+            else:
+                problem, settings = part.problem, settings_of(part.request, part.problem)
+                results[part.name] = _not_searched(self.record, part)
+                record = RunRecord(self.record.id, part.name, problem.identity, problem.source.artifact, {}, settings)
+            so_far = results[part.name]
+            models[part.name] = so_far.model
+            packages[part.name] = replace(Package(record, so_far.result, so_far.model), scripts_may_run=True)
+        candidates = {name: model.candidate for name, model in models.items()}
+        chosen = ModelResult(chain=chains_text(models))
+        all_parts = tuple(results[part.name] for part in self.parts)
+        whole = replace(self._interim_result(parts), best=chosen, parts=all_parts)
+        package = replace(Package(self.record, whole, chosen), scripts_may_run=True)
+        description = with_candidates(self._description, candidates, store)
+        export_set(store, SetPackage(package, description, packages), out, self.resources.pool)
 
     def _result(self, parts: list[PartResult]) -> RunResult:
         """The result of the searches of these parts, without the whole set."""
-        attempt, goal = self.whole.attempt, self.whole.problem.goal
+        attempt, goal = self.ctx.attempt, self.problem.whole.goal
         result = self.joined([part.result for part in parts])
         return replace(
             result,
@@ -167,41 +171,9 @@ class ModelSetRun(RunOfParts[SetPart]):
         )
 
 
-def interim_package(
-    store: Store, run: RunRecord, result: RunResult, description: ModelSet, parts: Sequence[SetPart]
-) -> SetPackage:
-    """Package the best models so far of a set, and the sources of the others. They were not measured together.
-
-    Args:
-        store: The store.
-        run: The run over the set.
-        result: Its interim result, with the parts whose search has begun.
-        description: How the parts connect.
-        parts: All parts.
-    """
-    results = {part.name: part for part in result.parts}
-    packages, models = {}, {}
-    for part in parts:
-        so_far = results.get(part.name)
-        if so_far is None:
-            so_far = _not_searched(run, part)
-            settings = settings_of(part.request, part.problem)
-            record = RunRecord(run.id, part.name, part.problem.identity, part.source.artifact, settings=settings)
-        else:
-            record = store.runs.get(so_far.result.run)
-        results[part.name], models[part.name] = so_far, so_far.model
-        package = Package(record, so_far.result, so_far.model)
-        packages[part.name] = replace(package, scripts_may_run=True)
-    candidates = {name: model.candidate for name, model in models.items()}
-    chosen = ModelResult(chain=chains_text(models))
-    whole = replace(result, best=chosen, parts=tuple(results[part.name] for part in parts))
-    package = replace(Package(run, whole, chosen), scripts_may_run=True)
-    return SetPackage(package, with_candidates(description, candidates, store), packages)
-
-
-def _not_searched(run: RunRecord, part: SetPart) -> PartResult:
+def _not_searched(run: RunRecord, part: Part) -> PartResult:
     """The result of a part whose search has not begun: its source model."""
     result = RunResult(run.id, "running")
-    result = replace(result, baseline=replace(result.baseline, artifact=part.source.artifact))
-    model = replace(result.baseline.model, session_options=part.source.session_options)
+    result = replace(result, baseline=replace(result.baseline, artifact=part.problem.source.artifact))
+    model = replace(result.baseline.model, session_options=part.problem.source.session_options)
     return PartResult(part.name, part.share, result, model)

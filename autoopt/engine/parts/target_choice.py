@@ -9,15 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from autoopt.dag import Plan
-from autoopt.engine.model_sets.preparation import SetProblem
+from autoopt.engine.parts.run_of_parts import Part
 from autoopt.engine.run.measurement_summary import TAKES_NOTHING
-from autoopt.engine.run.parts import RunPart
 from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, request_to_meter
 from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
@@ -32,10 +30,8 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate
-from autoopt.problem.run_request import RunRequest
-from autoopt.results import Baseline, ChosenTarget, ModelResult, RunResult, values_of
+from autoopt.results import Baseline, ChosenTarget, ModelResult, values_of
 from autoopt.results.figures import kind
-from autoopt.spec.targets import TargetSpec
 from autoopt.tuning import RACE, TIMING
 from autoopt.workers.hosts import Host, open_host
 
@@ -43,37 +39,7 @@ OPEN: Final = "autoopt.measure.latency.deployed:open_session"
 TIME: Final = "autoopt.measure.latency.deployed:time_block"
 
 
-@dataclass
-class TargetPart(RunPart):
-    """A target of this machine."""
-
-    model_set: SetProblem | None = None
-    """The set that is searched on it, whose whole is the problem; None for a single model."""
-
-    @property
-    def target(self) -> TargetSpec:
-        return self.problem.spec.all_targets[0]
-
-    @property
-    def plans(self) -> dict[str, Plan]:
-        """The plan, or those of the models of a set, by name."""
-        if self.model_set is None:
-            return {self.name: self.problem.plan}
-        return {f"{self.name}, {part.name}": part.problem.plan for part in self.model_set.parts}
-
-
-@dataclass
-class PoolPart:
-    """A target of another machine, which executes its search as a run of its own in the same store."""
-
-    name: str
-    target: TargetSpec
-    request: RunRequest
-    result: RunResult | None = None
-    """The result of its search, once that has ended."""
-
-
-def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarget, Baseline, list[str]]:
+def choose_target(parts: Sequence[Part], until: float) -> tuple[ChosenTarget, Baseline, list[str]]:
     """Choose the target whose best model is the answer, and return the source model's figures beside it, and notes.
 
     The first target, which users have now, stays unless another one is certainly faster. No timing begins after `until`
@@ -112,7 +78,7 @@ def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarg
     return ChosenTarget(fastest, models), baseline, [*notes, *more]
 
 
-def _contending(parts: Sequence[TargetPart]) -> tuple[dict[str, ModelResult], list[str]]:
+def _contending(parts: Sequence[Part]) -> tuple[dict[str, ModelResult], list[str]]:
     """The best models of the targets without those whose provider takes no node, and a note for each of these.
 
     The CPU provider runs the same on the target that has it.
@@ -129,7 +95,7 @@ def _contending(parts: Sequence[TargetPart]) -> tuple[dict[str, ModelResult], li
 
 
 def _timed(
-    first: TargetPart, contenders: Sequence[TargetPart], bests: Mapping[str, ModelResult], until: float
+    first: Part, contenders: Sequence[Part], bests: Mapping[str, ModelResult], until: float
 ) -> tuple[list[Comparison], Load]:
     """Time the models in turns, while no other run measures, and return what other programs did between sittings."""
     ctx = first.open_session.ctx
@@ -192,7 +158,7 @@ def _joined(sittings: Sequence[Comparison]) -> Comparison:
     return Comparison(candidate, source, len(sittings), sittings[0].seed, pairs)
 
 
-def _request(part: TargetPart, candidate: Candidate) -> MeasureRequest:
+def _request(part: Part, candidate: Candidate) -> MeasureRequest:
     """The request for the latency of a candidate on a target."""
     ctx = part.open_session.ctx
     options = EvaluationOptions(metrics=(MEDIAN_LATENCY,), judged=False)

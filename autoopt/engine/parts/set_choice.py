@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from autoopt.engine.model_sets.part import SetPart, chains_text, store_set
+from autoopt.engine.parts.run_of_parts import Part
+from autoopt.engine.parts.set_inputs import store_set
 from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_exactly
-from autoopt.engine.run.select import source_model
+from autoopt.engine.run.select import UNVERIFIED, source_model
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
@@ -23,6 +24,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.model_set import ModelSet
 from autoopt.outcome import Outcome
 from autoopt.results import ModelResult, values_of
+from autoopt.tuning import RACE
 
 TIME_UP: Final = "the time was up before the models were measured together"
 
@@ -33,7 +35,7 @@ class SetChoice:
 
     ctx: RunContext
     description: ModelSet
-    parts: Sequence[SetPart]
+    parts: Sequence[Part]
     """All of them searched."""
     baseline: Measurements
     """The source set."""
@@ -81,11 +83,11 @@ class SetChoice:
         self.chosen = {}
         return self._source()
 
-    def _choose_for(self, part: SetPart) -> None:
+    def _choose_for(self, part: Part) -> None:
         """Take the first of a part's models with which the set keeps its quality."""
         goal = self.ctx.problem.goal
         quality = tuple(metric.name for metric in goal.metrics if metric.kind in ("fidelity", "task", "custom"))
-        for model in part.models():
+        for model in _to_try(part):
             candidate = self._stored({**self.chosen, part.name: model})
             measurements = evaluate(self.ctx, candidate, EvaluationOptions(metrics=quality))
             if measurements.outcome.good and measurements.violation <= 0:
@@ -99,9 +101,9 @@ class SetChoice:
 
     def _stored(self, models: Mapping[str, ModelResult]) -> Candidate:
         """The set with these models, and the sources of the other parts."""
-        candidates = {part.name: part.source for part in self.parts}
+        candidates = {part.name: part.problem.source for part in self.parts}
         candidates |= {name: model.candidate for name, model in models.items()}
-        return store_set(self.ctx.resources, self.description, candidates)
+        return store_set(self.ctx.store, self.description, candidates)
 
     def _chains(self) -> str:
         """The chains of the chosen models."""
@@ -111,3 +113,23 @@ class SetChoice:
         if self.baseline.outcome.good and self.baseline.violation <= 0:
             return source_model(self.ctx, self.baseline)
         return None
+
+
+def _to_try(part: Part) -> list[ModelResult]:
+    """The models of a part to try in the set: the best one, then the gaining models of the front, best first."""
+    best, objective = part.searched.better_model, part.problem.goal.objectives[0]
+    if best is None:
+        return []
+    rest: list[tuple[float, ModelResult]] = []
+    for model in part.searched.front:
+        ratio = model.ratios.get(objective.metric, Estimate.exact(1.0)).value
+        gain = ratio - 1 if objective.goal == "maximize" else 1 - ratio
+        if gain > 0 and model.candidate.key != best.candidate.key and UNVERIFIED not in model.flags:
+            rest.append((gain, model))
+    rest.sort(key=lambda pair: pair[0], reverse=True)
+    return [best, *(model for _, model in rest)][: RACE.fallbacks]
+
+
+def chains_text(models: Mapping[str, ModelResult]) -> str:
+    """The chains of a set's models: `encoder: fuse -> dynamic; decoder: source`."""
+    return "; ".join(f"{name}: {model.short_chain}" for name, model in models.items())

@@ -144,48 +144,36 @@ class _Candidate:
     tokens: str
     logits: str
     decoder: Decoder | None
-    cross: tuple[str, ...]
-    """Inputs that take keys and values of the encoder's output."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
 def _generation(inspections: Inspections) -> Generation | None:
-    """Recognize the decoder of a set: one model, or one for prompts and one for further tokens; None without one."""
+    """Recognize the decoder of a set: one model, or one for prompts and one for further tokens; None without one.
+
+    A decoder takes tokens, gives logits, and has a cache or takes what an encoder gives.
+    """
     cached: list[_Candidate] = []
     plain: list[_Candidate] = []
     for name, inspection in inspections.items():
-        candidate = _candidate(name, inspection)
-        if candidate is None:
+        inputs, outputs = inspection.input_names, inspection.output_names
+        tokens, logits = _first_of(TOKENS, inputs), _first_of(SCORES, outputs)
+        decoder = decoder_of(inspection.input_roles)
+        gives_cache = any(output.startswith("present") for output in outputs)
+        if tokens is None or logits is None or not (decoder or ENCODED in inputs or gives_cache):
             continue
-        if candidate.decoder is None:
+        candidate = _Candidate(name, tokens, logits, decoder, inputs, outputs)
+        if decoder is None:
             plain.append(candidate)
         else:
             cached.append(candidate)
-    if cached:
-        first, *_ = plain or cached
-        generation = _with_cache(first, cached[0])
-        if generation is not None:
-            return _with_prompt(generation, inspections)
-    for candidate in plain:
-        if ENCODED in candidate.inputs:
-            return _with_prompt(_pair(candidate, candidate), inspections)
-    return None
-
-
-def _candidate(name: str, inspection: Inspection) -> _Candidate | None:
-    """The part as a decoder; None if it takes no tokens, gives no logits, or has no sign of a decoder."""
-    inputs, outputs = inspection.input_names, inspection.output_names
-    tokens, logits = _first_of(TOKENS, inputs), _first_of(SCORES, outputs)
-    if tokens is None or logits is None:
-        return None
-    decoder = decoder_of(inspection.input_roles)
-    gives_cache = any(output.startswith("present") for output in outputs)
-    if decoder is None and ENCODED not in inputs and not gives_cache:
-        return None
-    own_cache = () if decoder is None else decoder.cache
-    cross = tuple(past for past in inputs if past.startswith("past") and past not in own_cache)
-    return _Candidate(name, tokens, logits, decoder, cross, inputs, outputs)
+    generation = _with_cache((plain or cached)[0], cached[0]) if cached else None
+    if generation is None:
+        alone = next((candidate for candidate in plain if ENCODED in candidate.inputs), None)
+        generation = _pair(alone, alone) if alone is not None else None
+    if generation is not None and set(inspections) == {generation.first, generation.further}:
+        return replace(generation, prompt=generation.tokens)  # no encoder takes tokens too
+    return generation
 
 
 def _first_of(names: Iterable[str], existing: Container[str]) -> str | None:
@@ -200,12 +188,14 @@ def _with_cache(first: _Candidate, further: _Candidate) -> Generation | None:
     if not own or any(output not in first.outputs for output in own) or first.tokens != further.tokens:
         return None
     cache = {past: output for output, past in own.items()}
-    for past in further.cross:
+    # Inputs that take keys and values of the encoder's output.
+    cross = tuple(name for name in further.inputs if name.startswith("past") and name not in further.decoder.cache)
+    for past in cross:
         output = past.replace("past_key_values", "present", 1)
         if output not in first.outputs:
             return None
         cache[past] = output
-    return replace(_pair(first, further), cache=cache, fixed=further.cross)
+    return replace(_pair(first, further), cache=cache, fixed=cross)
 
 
 def _pair(first: _Candidate, further: _Candidate) -> Generation:
@@ -221,10 +211,3 @@ def _pair(first: _Candidate, further: _Candidate) -> Generation:
         positions=_first_of(("position_ids",), inputs),
         branch=_first_of(("use_cache_branch",), inputs),
     )
-
-
-def _with_prompt(generation: Generation, inspections: Inspections) -> Generation:
-    """Name the prompt: as the tokens themselves if there is no encoder that takes tokens too."""
-    if set(inspections) == {generation.first, generation.further}:
-        return replace(generation, prompt=generation.tokens)
-    return generation

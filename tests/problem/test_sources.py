@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from simulation import SOURCE, ReadingPool, Simulation, write_model
 
-from autoopt.problem import reading as sources
-from autoopt.problem.described_data import data_source
+from autoopt.problem import reading
 from autoopt.problem.problem import DataSource, Problem
 from autoopt.problem.resolve import resolve as resolve_request
 from autoopt.problem.run_request import RunRequest, spec_of
+from autoopt.problem.sources import data_source
 
 STATE = {"state_out": "state"}
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
@@ -22,7 +22,7 @@ DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chain
 
 @pytest.fixture(autouse=True)
 def described(pool: ReadingPool) -> None:
-    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "reset_every": 5}
+    pool.answers[reading.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "reset_every": 5}
 
 
 @pytest.fixture
@@ -66,32 +66,25 @@ def test_a_dag_keeps_what_it_says(simulation: Simulation, model: str, options: d
     assert bool(advice) is not bool(options)
 
 
-def test_data_are_described_once(simulation: Simulation, model: str) -> None:
-    resolve(simulation, dag=model, data="evaluation")
-    pool = simulation.resources.pool
-    assert isinstance(pool, ReadingPool)
-    assert pool.functions.count(sources.DESCRIBE_DATA) == 1
-
-
-def test_first_states_of_the_data_are_kept_where_sequences_start(simulation: Simulation, model: str) -> None:
-    pool = simulation.resources.pool
-    assert isinstance(pool, ReadingPool)
-    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": [0, 7]}
+@pytest.mark.parametrize(
+    ("starts", "advised"),
+    [
+        ([0, 7], 'state: {"state_out": "state"}, starts: [0, 7] in the data'),
+        (list(range(0, 40, 4)), "'autoopt init MODEL --data FILE' writes the fields"),
+    ],
+)
+def test_first_states_of_the_data_are_kept_where_sequences_start(
+    simulation: Simulation, pool: ReadingPool, model: str, starts: list[int], advised: str
+) -> None:
+    pool.answers[reading.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": starts}
     problem = resolve(simulation, dag=model, data="evaluation")
+    assert pool.functions.count(reading.DESCRIBE_DATA) == 1
     config = problem.data.evaluation.config
     assert config is not None
-    assert config["starts"] == [0, 7]
-    assert any("sequences that start with the state in the data: 2" in note.text for note in problem.notes)
-    advice = list(map(str, resolve(simulation, dag=DAG, model=model, data="evaluation").notes))
-    assert any('state: {"state_out": "state"}, starts: [0, 7] in the data' in note for note in advice)
-
-
-def test_many_sequences_are_left_to_init(simulation: Simulation, model: str) -> None:
-    pool = simulation.resources.pool
-    assert isinstance(pool, ReadingPool)
-    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": list(range(0, 40, 4))}
-    advice = list(map(str, resolve(simulation, dag=DAG, model=model, data="evaluation").notes))
-    assert any("'autoopt init MODEL --data FILE' writes the fields" in note for note in advice)
+    assert config["starts"] == starts
+    assert any(f"sequences that start with the state in the data: {len(starts)}" in note.text for note in problem.notes)
+    advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
+    assert any(advised in note.text for note in advice)
 
 
 def test_data_has_absolute_paths_and_a_digest_of_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
