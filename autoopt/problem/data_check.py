@@ -29,7 +29,6 @@ BYTE = 255
 """Largest value of a pixel."""
 OF_TOKENIZERS = "token_type_ids"
 """An array that tokenizers always make and many models do not take."""
-"""The remedy where a model takes tokens and the data holds texts."""
 MOST_NAMES = 5
 """Names of classes that are listed."""
 
@@ -290,6 +289,7 @@ def _images_remedy(expected: Sequence[int | str | None], actual: Sequence[int], 
 
 
 def _tokenize() -> str:
+    """The remedy where a model takes tokens and the data holds texts."""
     return f"for texts, add {option('tokenizer', 'tokenizer.json')}"
 
 
