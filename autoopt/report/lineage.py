@@ -56,7 +56,9 @@ def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
     for name, value in (step.get("ratios") or {}).items():
         if is_ratio_metric(name):
             change = ratio_change(name, Estimate.exact(value))
-            changes.append(f"{name} {change}" if words_of(name) is TIME else change)
+            if words_of(name) is TIME:
+                change = f"{name} {change}"
+            changes.append(change)
     if changes:
         texts.append(f"{', '.join(changes)} ({FIRST_MEASUREMENT})")
     metrics = step.get("metrics") or {}

@@ -252,6 +252,9 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
             titles |= {part.id: part.title for part in several}
         titles[name] = title
     view, search, best = RunView(result), None, result.better_model
+    tiles: list[tuple[str, str, str, str]] = []
+    if best is not None:
+        tiles = changes_from_source(result, best)[:MOST_TILES]
     if not result.targets:
         search = Search(result, trials, facts, model_table(result))
     return render(
@@ -261,7 +264,7 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
         answer=view.headline,
         lead=view.lead,
         warnings=result.warnings,
-        tiles=changes_from_source(result, best)[:MOST_TILES] if best else [],
+        tiles=tiles,
         chain=_chain(result),
         asked=_asked(result, facts),
         search=search,

@@ -34,4 +34,6 @@ def shared_flags(result: RunResult) -> frozenset[str]:
 def _with_params(chain: str, point: Point) -> str:
     shown = chain.split(" -> ")
     params = params_text({node: values for node, values in point.items() if node in shown})
-    return f"{chain} [{params}]" if params else chain
+    if not params:
+        return chain
+    return f"{chain} [{params}]"

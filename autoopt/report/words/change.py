@@ -117,12 +117,15 @@ def change_of(metric: str, model: ModelResult) -> str:
     if model.is_source:
         return ""
     if not is_quality(metric):
-        ratio = model.ratios.get(metric)
-        return "" if ratio is None else ratio_change(metric, ratio)
+        if metric not in model.ratios:
+            return ""
+        return ratio_change(metric, model.ratios[metric])
     if model.measured.items is None:
         return ""
-    identical = "identical outputs " if model.measured.identical_outputs else ""
-    return f"{identical}on {plural(model.measured.items, 'item')}"
+    text = f"on {plural(model.measured.items, 'item')}"
+    if model.measured.identical_outputs:
+        return f"identical outputs {text}"
+    return text
 
 
 def trial_changes(trial: Trial, metrics: Iterable[str]) -> list[str]:
@@ -146,7 +149,9 @@ def trial_change(metric: str, result: Trial) -> str:
 
 def metric_cells(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> dict[str, str]:
     """The cells of a table for a metric: its value, and for one that is compared by its ratio also the change."""
-    cells = {metric: figure_text(metric, values[metric], decimals=2) if metric in values else ""}
+    cells = {metric: ""}
+    if metric in values:
+        cells[metric] = figure_text(metric, values[metric], decimals=2)
     if is_ratio_metric(metric):
         ratio = ratios.get(metric)
         cells[f"{metric} change"] = "" if ratio is None else ratio_change(metric, ratio)
