@@ -69,12 +69,23 @@ def test_json_lines_may_name_their_fields(tmp_path):
     assert (data.columns["text"].tolist(), data.labels.tolist()) == (["good"], [5])
 
 
+def takes_tokens(tmp_path, name):
+    """A model that takes four tokens."""
+    ids = builders.tensor(name, ["n", 4], TensorProto.INT64)
+    node = helper.make_node("Identity", [name], ["y"])
+    return builders.write(builders.model([node], [ids], [builders.tensor("y", None)], {}), tmp_path)
+
+
+def test_the_user_may_say_which_input_takes_the_tokens(tmp_path, tokenizer):
+    (tmp_path / "t.txt").write_text("one two\n")
+    step = {"type": "tokenize", "params": {"tokenizer": tokenizer}}
+    config, path = {"path": str(tmp_path / "t.txt"), "pre_process": step}, takes_tokens(tmp_path, "words")
+    lengths = [open_data(config, path, roles).columns["input_ids"].shape[1] for roles in (None, {"words": "tokens"})]
+    assert lengths == [128, 4]
+
+
 def test_the_tokenizer_beside_a_model_is_for_its_texts(tmp_path, tokenizer):
-    ids = builders.tensor("input_ids", ["n", 4], TensorProto.INT64)
-    model = builders.model(
-        [helper.make_node("Identity", ["input_ids"], ["y"])], [ids], [builders.tensor("y", None)], {}
-    )
-    path = builders.write(model, tmp_path)
+    path = takes_tokens(tmp_path, "input_ids")
     (tmp_path / "t.csv").write_text("id,text,label\n7,one two,ham\n9,two,spam\n")
     config = Reading().config(tmp_path / "t.csv", path)
     data = open_data(config, path)
