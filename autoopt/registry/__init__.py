@@ -5,7 +5,7 @@ nor onnxruntime: pass modules import those inside `run`. Read `pass_registry` fi
 """
 
 from autoopt.registry.built_in import BUILT_IN
-from autoopt.registry.describe import Takes, annotated_form, describe, form_of
+from autoopt.registry.describe import Takes, describe, form_of, is_analysis
 from autoopt.registry.pass_info import (
     REQUIRED,
     Minimum,
@@ -35,11 +35,11 @@ __all__ = [
     "Takes",
     "Tolerance",
     "Unit",
-    "annotated_form",
     "describe",
     "form_of",
     "info_from_json",
     "info_to_json",
+    "is_analysis",
     "register",
     "registry",
 ]

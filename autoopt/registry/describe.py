@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from autoopt.distributions import installed_distribution
+from autoopt.errors import InputError
 from autoopt.registry.pass_info import REQUIRED, Category, Default, Minimum, Param, ParameterInfo, PassInfo, Unit
 from autoopt.script import MODULE_PREFIX
 from autoopt.space.parameters import SearchParameter
@@ -17,23 +18,45 @@ from autoopt.target import Accelerator
 PassCode: TypeAlias = Callable[..., object]
 """A subclass of `Pass`, or a function `(model, **parameters) -> model`."""
 
-Takes: TypeAlias = Literal["ir", "proto", "path"]
-_FORMS: Final[Mapping[str, Takes]] = {"Model": "ir", "ModelProto": "proto", "Path": "path"}
-"""Annotation of a parameter -> form of the model that it takes."""
+Takes: TypeAlias = Literal["ir", "proto", "path", "source", "options"]
+_FORMS: Final[Mapping[str, Takes]] = {
+    "Model": "ir",
+    "ModelProto": "proto",
+    "Path": "path",
+    "SourceFile": "source",
+    "SessionOptions": "options",
+}
+"""Annotation of the first parameter of a pass -> what it takes: a model in one of three forms, the file of a source
+that is no ONNX model, or the session options in place of a model."""
+REPLACED: Final[Mapping[str, str]] = {
+    "takes": "annotate the model of run",
+    "analysis": "annotate run as returning None",
+    "session_only": "annotate the parameter of run with SessionOptions",
+    "makes_model": "annotate the parameter of run with SourceFile",
+    "layout": "return the folder of the files",
+    "changes_outputs": 'state touches = ("outputs",)',
+    "host_bound": 'state depends_on = "host"',
+    "target_bound": 'state depends_on = "model"',
+}
+"""Attributes that passes had once -> what says the same now."""
 
 _LISTS: Final = ("requires", "conflicts", "accelerators", "needs_ops", "refuses_ops", "libraries", "aliases")
-_SETTINGS: Final = (
-    *("tolerance", "needs_data", "session_only", "analysis", "makes_model", "host_bound", "target_bound", "version"),
-)
+_SETTINGS: Final = ("tolerance", "needs_data", "version")
 """Attributes of a pass that its `PassInfo` takes over under the same name."""
 
 
 def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) -> PassInfo:
-    """The `PassInfo` of a class (its annotated fields) or function (its annotated arguments after the model)."""
+    """The `PassInfo` of a class (its annotated fields) or function (its annotated arguments after the model).
+
+    Raises:
+        InputError: it states an attribute that passes no longer have; the text says what replaces it.
+    """
     if inspect.isclass(code):
         parameters = _class_parameters(code, accelerator or Accelerator())
     else:
         parameters = _function_parameters(code)
+    for attribute in (REPLACED.keys() & vars(code).keys()) - {parameter.name for parameter in parameters}:
+        raise InputError(f"pass {name!r} states {attribute!r}, which no pass has", remedy=REPLACED[attribute])
     attributes: dict[str, Any] = {}
     for attribute in _LISTS:
         attributes[attribute] = tuple(getattr(code, attribute, ()))
@@ -41,35 +64,51 @@ def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) 
         if hasattr(code, attribute):
             attributes[attribute] = getattr(code, attribute)
     summary, *_ = (inspect.getdoc(code) or "\n").splitlines()
+    form, depends_on = form_of(code), getattr(code, "depends_on", "target")
     return PassInfo(
         name=name,
-        family=getattr(code, "family", "") or _family(code.__module__),
+        family=_family(code.__module__),
         summary=summary,
         parameters=parameters,
-        in_memory=form_of(code) != "path",
+        session_only=form == "options",
+        analysis=is_analysis(code),
+        in_memory=form in ("ir", "proto", "options"),
+        makes_model=form == "source",
+        host_bound=depends_on == "host",
+        target_bound=depends_on != "model",
         user_script=any(parameter.category == "object" for parameter in parameters),
-        missing=_missing_library(attributes["libraries"], getattr(code, "extra", "")),
+        missing=_missing_library(attributes["libraries"]),
         **attributes,
     )
 
 
 def form_of(code: PassCode) -> Takes:
-    """The form of the model that a pass takes: the one that it states, or that of the annotation of its model."""
-    stated: Takes | None = getattr(code, "takes", None)
-    if stated is None and not inspect.isclass(code):
-        stated = annotated_form(code)
-    return stated or "proto"
+    """The form that a class or function takes, by the annotation of the first parameter; without one, a protobuf.
+
+    A method without an annotation takes what the one that it overrides takes.
+    """
+    functions = [code]
+    if inspect.isclass(code):
+        functions = [vars(each)["run"] for each in code.__mro__ if "run" in vars(each)]
+    for function in functions:
+        parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
+        form = _FORMS.get(_annotation_name(parameters[0].annotation)) if parameters else None
+        if form is not None:
+            return form
+    return "proto"
 
 
-def annotated_form(function: PassCode) -> Takes | None:
-    """The form that a function names in the annotation of its first parameter; None if it names none."""
-    parameters = [parameter for name, parameter in inspect.signature(function).parameters.items() if name != "self"]
-    if not parameters:
-        return None
-    annotation = parameters[0].annotation
-    if inspect.isclass(annotation):
-        annotation = annotation.__name__
-    return _FORMS.get(str(annotation).rpartition(".")[2])
+def is_analysis(code: PassCode) -> bool:
+    """Tell if a class or function takes a model and, by its annotation, returns none."""
+    function = getattr(code, "run", code)
+    returned = inspect.signature(function).return_annotation
+    return form_of(code) != "options" and _annotation_name(returned) == "None"
+
+
+def _annotation_name(annotation: object) -> str:
+    """The last part of the name of an annotation, which may be a text."""
+    name = getattr(annotation, "__name__", annotation)
+    return str(name).rpartition(".")[2]
 
 
 def _family(module: str) -> str:
@@ -82,12 +121,13 @@ def _family(module: str) -> str:
     return module.rpartition(".")[2]
 
 
-def _missing_library(libraries: tuple[str, ...], extra: str) -> str:
+def _missing_library(libraries: tuple[str, ...]) -> str:
     for library in libraries:
         if installed_distribution(library) is None:
+            own = installed_distribution("autoopt")
             package = library
-            if extra:
-                package = f"'autoopt[{extra}]'"
+            if own is not None and library in (own.metadata.get_all("Provides-Extra") or ()):
+                package = f"'autoopt[{library}]'"
             return f"{library} is not installed; pip install {package}"
     return ""
 

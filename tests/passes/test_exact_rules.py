@@ -14,9 +14,9 @@ from micro_models import made
 from autoopt.model.session import make_session
 from autoopt.passes.base import Pass
 from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, RewriteRules, Simplify
+from autoopt.passes.fusion.local_rewrites import LocalRewrites
 from autoopt.passes.fusion.rule_passes import MatMulAddGemm
 from autoopt.passes.fusion.transformer import TransformerFusion
-from autoopt.passes.rewrites.local_rewrites import LocalRewrites
 from autoopt.passes.shape.inference import MaterializeReshape, ShapeInference
 
 VALUES: Final = np.array([-3, -1, -1e-3, 0, 1e-20, 1e-10, 1e-3, 0.5, 1, 2, 5, 1e4], np.float32)

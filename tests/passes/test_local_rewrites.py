@@ -13,7 +13,7 @@ from bench import ops
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.model import io
-from autoopt.passes.rewrites.local_rewrites import RULES, LocalRewrites
+from autoopt.passes.fusion.local_rewrites import RULES, LocalRewrites
 from autoopt.passes.verification.equivalence import run_once
 from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds

@@ -11,7 +11,7 @@ from onnx import ModelProto
 from autoopt.memory import data_size
 from autoopt.model import io
 from autoopt.model.lazy_imports import ir
-from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base import Pass, Refused, SourceFile
 from autoopt.passes.execution.current_model import CurrentModel
 from autoopt.passes.execution.memory_need import refuse_too_large
 from autoopt.passes.request import TOO_LARGE
@@ -28,8 +28,8 @@ class Frugal(Pass):
     def run(self, model: ir.Model) -> None: ...
 
 
-class Maker(Hungry):
-    makes_model = True
+class Maker(Pass):
+    def run(self, model: SourceFile) -> ModelProto: ...
 
 
 @pytest.fixture

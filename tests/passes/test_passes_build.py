@@ -12,10 +12,10 @@ from bench import ops
 from micro_models import MODELS
 from onnx import ModelProto
 
-from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.build import FunctionPass, build_pass
+from autoopt.passes.base import Pass, Refused, SessionOptions, SourceFile
+from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
-from autoopt.registry import Param, form_of, register, registry
+from autoopt.registry import Param, describe, form_of, register, registry
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +32,11 @@ def registered() -> Iterator[None]:
             return None
 
     @register("built_function")
-    def built(model: Path, size: int = 2) -> Any:
+    def built(model: SourceFile, size: int = 2) -> Any:
         """A function."""
         return (model, size)
 
-    attributes = {"touches": ("metadata",), "makes_model": True, "layout": True}
-    vars(built).update(attributes)
+    vars(built)["touches"] = ("metadata",)
     yield
     for name in ("built_class", "built_function"):
         registry().loaded.pop(name)
@@ -55,7 +54,6 @@ def test_a_class_gets_its_parameters() -> None:
 
 def test_a_function_becomes_a_pass_with_its_attributes() -> None:
     pass_ = build("built_function", size=7)
-    assert isinstance(pass_, FunctionPass)
     assert pass_.run(Path("model")) == (Path("model"), 7)
     assert (pass_.touches, pass_.tolerance) == (("metadata",), "equal")
 
@@ -82,7 +80,7 @@ def test_built_in_passes_are_built_by_name() -> None:
 def test_a_function_is_executed_as_it_is_described() -> None:
     info, pass_ = registry().info("built_function"), build("built_function")
     assert (info.makes_model, info.in_memory) == (True, False)
-    assert (pass_.makes_model, pass_.takes, pass_.layout) == (True, "path", True)
+    assert form_of(type(pass_)) == "source"
 
 
 def test_the_annotation_of_the_model_says_what_a_pass_takes() -> None:
@@ -97,5 +95,11 @@ def test_the_annotation_of_the_model_says_what_a_pass_takes() -> None:
     def function(model: Path) -> Path:
         return model
 
-    assert (OfIr.takes, OfProto.takes, form_of(function)) == ("ir", "proto", "path")
+    def tuning(options: SessionOptions) -> None: ...
+
+    def analysis(model: ModelProto) -> None: ...
+
+    assert (form_of(OfIr), form_of(OfProto), form_of(function), form_of(tuning)) == ("ir", "proto", "path", "options")
+    assert [describe("it", each).analysis for each in (OfIr, function, tuning, analysis)] == [False, False, False, True]
+    assert describe("it", tuning).session_only
     assert ops(OfIr()(MODELS["mlp"]())) == ops(MODELS["mlp"]())

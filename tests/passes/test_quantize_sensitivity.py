@@ -11,7 +11,7 @@ import pytest
 from bench import cosine, outputs, saved, step
 from micro_models import made, normal
 
-from autoopt.passes.quantize.sensitivity import layers_to_exclude
+from autoopt.passes.quantize.selective import layers_to_exclude
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import registry
 

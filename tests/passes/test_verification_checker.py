@@ -10,7 +10,7 @@ import pytest
 from micro_models import MODELS, made, normal
 
 from autoopt.model import io
-from autoopt.passes.base import Pass
+from autoopt.passes.base import Pass, SourceFile
 from autoopt.passes.verification.checker import CheckResult, find_defect, verify
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.registry import Tolerance
@@ -25,7 +25,7 @@ class Equal(Pass):
 class Exporter(Pass):
     """Makes a model from nothing."""
 
-    makes_model = True
+    def run(self, model: SourceFile) -> None: ...
 
 
 class Widening(Pass):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 from autoopt import Boolean, Categorical, Pass
+from autoopt.errors import InputError
 from autoopt.registry import REQUIRED, Param, ParameterInfo, Unit, describe
 from autoopt.target import Accelerator
 
@@ -27,7 +28,6 @@ def halve(
 class Prune(Pass):
     """Prune weights."""
 
-    family = "compress"
     tolerance = "lossy"
     requires = ("shape_inference",)
     libraries = ("onnx",)
@@ -66,7 +66,7 @@ def test_a_class_s_annotated_fields_are_parameters() -> None:
 
 def test_attributes_of_the_class_carry_over() -> None:
     info = describe("prune", Prune)
-    assert (info.tolerance, info.version, info.family, info.needs_data) == ("lossy", 4, "compress", True)
+    assert (info.tolerance, info.version, info.needs_data) == ("lossy", 4, True)
     assert (info.requires, info.libraries, info.aliases) == (("shape_inference",), ("onnx",), ("SparseGPT2",))
     assert not info.user_script
 
@@ -87,7 +87,6 @@ def test_a_pass_can_drop_a_parameter_on_an_accelerator() -> None:
     [
         ({"libraries": ("onnx",)}, ""),
         ({"libraries": ("onnx", "no-such-lib")}, "no-such-lib is not installed; pip install no-such-lib"),
-        ({"libraries": ("no-such-lib",), "extra": "odd"}, "no-such-lib is not installed; pip install 'autoopt[odd]'"),
     ],
 )
 def test_a_missing_library_is_named_with_the_command_that_installs_it(attributes: dict[str, Any], missing: str) -> None:
@@ -95,6 +94,12 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(attributes
     info = describe("needy", code)
     assert info.missing == missing
     assert info.available == (not missing)
+
+
+def test_an_attribute_that_passes_had_names_what_replaces_it() -> None:
+    code = type("Old", (Pass,), {"__doc__": "Counts.", "analysis": True})
+    with pytest.raises(InputError, match=r"pass 'old' states 'analysis', .* annotate run as returning None"):
+        describe("old", code)
 
 
 def test_a_pass_without_docstring_has_no_summary() -> None:

@@ -5,8 +5,7 @@ Read `optimization_pass` first. `contract` holds what a pass returns, raises and
 `conflicts` lists groups of passes that exclude others.
 """
 
-from autoopt.passes.base.contract import PassContext, Refused, Retry, Touch
+from autoopt.passes.base.contract import PassContext, Refused, Retry, SessionOptions, SourceFile, Touch
 from autoopt.passes.base.optimization_pass import Pass
-from autoopt.registry import Takes
 
-__all__ = ["Pass", "PassContext", "Refused", "Retry", "Takes", "Touch"]
+__all__ = ["Pass", "PassContext", "Refused", "Retry", "SessionOptions", "SourceFile", "Touch"]

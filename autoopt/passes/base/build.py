@@ -5,38 +5,20 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import cast
 
 from autoopt.json_codec import JsonObject
-from autoopt.model.lazy_imports import ir
 from autoopt.passes.base.contract import Refused
 from autoopt.passes.base.optimization_pass import Pass
-from autoopt.registry import PassInfo, form_of, registry
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from onnx import ModelProto
-
-    from autoopt.passes.base.contract import Retry
+from autoopt.registry import PassInfo, registry
 
 
-class FunctionPass(Pass):
-    """A registered function `(model, **parameters) -> model`. Its attributes stand in for class attributes."""
-
-    def __init__(
-        self, function: Callable[..., ir.Model | ModelProto | Path | Retry | None], params: Mapping[str, object]
-    ) -> None:
-        super().__init__()
-        self._function = function
-        self._params = dict(params)
-        for name in Pass.__annotations__:
-            if hasattr(function, name):
-                setattr(self, name, getattr(function, name))
-        self.takes = form_of(function)  # type: ignore[misc]  # of this function, not of the class
-
-    def run(self, model: Any) -> ir.Model | ModelProto | Path | Retry | None:  # noqa: ANN401  see `takes`
-        return self._function(model, **self._params)
+def _function_pass(function: Callable[..., object], params: Mapping[str, object]) -> Pass:
+    """The pass of a registered function `(model, **parameters) -> model`; its attributes are those of the class."""
+    attributes = {name: getattr(function, name) for name in Pass.__annotations__ if hasattr(function, name)}
+    made = type("FunctionPass", (Pass,), {**attributes, "run": staticmethod(partial(function, **params))})
+    return cast(Pass, made())
 
 
 def build_pass(
@@ -69,4 +51,4 @@ def build_pass(
     item = registry().get(info.name)
     if inspect.isclass(item):
         return cast(Pass, item(**params))
-    return FunctionPass(item, params)
+    return _function_pass(item, params)

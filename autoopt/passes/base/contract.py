@@ -1,11 +1,11 @@
-"""Values that a pass returns, raises and may use: `Retry`, `Refused` and `PassContext`."""
+"""Values that a pass takes, returns, raises and may use: `Retry`, `Refused`, `PassContext` and others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType, TypeAlias
 
 from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
@@ -14,7 +14,11 @@ from autoopt.target import Accelerator
 if TYPE_CHECKING:
     import numpy as np
 
-Touch: TypeAlias = Literal["names", "types", "metadata"]
+Touch: TypeAlias = Literal["names", "types", "metadata", "outputs"]
+SourceFile = NewType("SourceFile", Path)
+"""The file of a source that is no ONNX model: its pass is the first of a chain."""
+SessionOptions = NewType("SessionOptions", dict[str, Any])
+"""Session options of a candidate (JSON), which a pass changes in place of the model."""
 
 
 class Refused(Exception):
@@ -41,8 +45,7 @@ class PassContext:
     work: Path
     """Empty folder for the pass, removed after the run."""
     accelerator: Accelerator
-    session_options: dict[str, Any] = field(default_factory=dict)
-    """Session options of the candidate (JSON). A session pass changes them in place."""
+    session_options: SessionOptions = field(default_factory=lambda: SessionOptions({}))
     reports: dict[str, Any] = field(default_factory=dict)
     """Reports by name (JSON): left by analysis passes for `apply`, `lineage` and later passes."""
     calibration: Callable[[], Iterator[dict[str, np.ndarray]]] | None = None

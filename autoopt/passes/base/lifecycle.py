@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from autoopt.errors import InputError, allocation_text, one_line
 from autoopt.model.io import load, save
 from autoopt.model.lazy_imports import ir
-from autoopt.model.map_outputs import cut_map_outputs
 from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
-from autoopt.passes.base.contract import PassContext, Refused, Retry
+from autoopt.passes.base.contract import PassContext, Refused, Retry, SessionOptions, Touch
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.registry import Takes
+from autoopt.passes.base.kept_apart import keep_apart
+from autoopt.registry import form_of
 from autoopt.script import script_line
 from autoopt.target import Accelerator
 
@@ -31,13 +31,12 @@ _SEVERITY = (Outcome.UNCHANGED, Outcome.OK, Outcome.RETRY, Outcome.REFUSED, Outc
 class LifecyclePass(Protocol):
     """The part of `Pass` that its lifecycle uses."""
 
-    takes: ClassVar[Takes]
-    changes_outputs: ClassVar[bool]
+    touches: ClassVar[tuple[Touch, ...]]
     context: PassContext
 
     def initialize(self) -> Retry | None: ...
 
-    def run(self, model: Any) -> Any: ...  # noqa: ANN401  the form that `takes` names
+    def run(self, model: Any) -> Any: ...  # noqa: ANN401  as its annotation says
 
     def finalize(self) -> Retry | None: ...
 
@@ -48,14 +47,14 @@ class LifecycleResult:
 
     outcome: Outcome
     model: ModelProto | Path | None = None
-    """The new model; set where the outcome is `ok`."""
+    """The new model, or the file or folder in which it is; set where the outcome is `ok`."""
     message: str = ""
     retry: Retry | None = None
     """The adjusted parameters; set where the outcome is `retry`."""
 
 
-def run_lifecycle(pass_: LifecyclePass, model: ModelProto | Path) -> LifecycleResult:
-    """Run `pass_` once on `model`, which is a ModelProto or a path, as `pass_.takes` says.
+def run_lifecycle(pass_: LifecyclePass, model: ModelProto | Path | SessionOptions) -> LifecycleResult:
+    """Run `pass_` once on `model`, a protobuf for a pass that takes a model in memory.
 
     Skips `run` if `initialize` fails or asks for a retry. Always calls `finalize`.
     """
@@ -66,29 +65,29 @@ def run_lifecycle(pass_: LifecyclePass, model: ModelProto | Path) -> LifecycleRe
     return max(phases, key=lambda phase: _SEVERITY.index(phase.outcome))
 
 
-def _run_protected(pass_: LifecyclePass, model: ModelProto | Path) -> ModelProto | Path | Retry | None:
+def _run_protected(pass_: LifecyclePass, model: ModelProto | Path | SessionOptions) -> ModelProto | Path | Retry | None:
     """Call `run` on a form of the model that libraries read rightly.
 
-    No two random nodes are alike, so that no library joins them, and outputs of map type, which onnx-ir cannot read,
-    are cut off.
+    No two random nodes are alike, so that no library joins them, and what libraries cannot hold is kept apart.
     """
-    if not hasattr(model, "graph"):
+    if isinstance(model, Path | dict):
         return run_on_form(pass_, model)
-    maps = None if pass_.changes_outputs else cut_map_outputs(model)
+    kept = keep_apart(model, with_outputs="outputs" not in pass_.touches)
     with distinct_seeds(model) as seeds:
         result = run_on_form(pass_, model)
         if hasattr(result, "graph"):
             seeds.restore(result)
-    if maps is not None and hasattr(result, "graph"):
-        maps.put_back(result)
+    if hasattr(result, "graph"):
+        kept.put_back(result)
     return result
 
 
-def run_on_form(pass_: LifecyclePass, model: ir.Model | ModelProto | Path) -> ModelProto | Path | Retry | None:
+def run_on_form(pass_: LifecyclePass, model: ModelProto | Path | SessionOptions) -> ModelProto | Path | Retry | None:
     """Call `run` on the form that the pass takes, and return a protobuf for a model of onnx-ir."""
-    if pass_.takes == "ir" and not isinstance(model, Path):
-        model = to_ir(model)
-    result: ir.Model | ModelProto | Path | Retry | None = pass_.run(model)
+    taken: ir.Model | ModelProto | Path | SessionOptions = model
+    if form_of(type(pass_)) == "ir" and not isinstance(model, Path | dict):
+        taken = to_ir(model)
+    result: ir.Model | ModelProto | Path | Retry | None = pass_.run(taken)
     if hasattr(result, "opset_imports"):
         return to_proto(result)
     return result
@@ -138,7 +137,10 @@ def describe_error(error: Exception) -> str:
 def run_on_proto(pass_: LifecyclePass, model: ModelProto, context: PassContext) -> LifecycleResult:
     """Run `pass_` on a ModelProto, whichever form it takes. The result holds a ModelProto too."""
     pass_.context = context
-    if pass_.takes != "path":
+    form = form_of(type(pass_))
+    if form == "options":
+        return run_lifecycle(pass_, context.session_options)
+    if form in ("ir", "proto"):
         return run_lifecycle(pass_, model)
 
     with tempfile.TemporaryDirectory(dir=context.work) as folder:
@@ -147,8 +149,15 @@ def run_on_proto(pass_: LifecyclePass, model: ModelProto, context: PassContext) 
         result = run_lifecycle(pass_, path)
         if isinstance(result.model, Path):
             # The folder is about to be removed.
-            return replace(result, model=load(result.model))
+            return replace(result, model=load(model_file(result.model)))
         return result
+
+
+def model_file(path: Path) -> Path:
+    """The file of a model that a pass returned: the file itself, or the one in the folder."""
+    if not path.is_dir():
+        return path
+    return next(path / name for name in ("model.onnx", "model.ort") if (path / name).exists())
 
 
 def run_in_process(pass_: LifecyclePass, model: ModelProto) -> ModelProto:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from autoopt.passes.base.contract import PassContext, Retry, Touch
 from autoopt.passes.base.lifecycle import run_in_process, run_on_form
-from autoopt.registry import ParameterInfo, Takes, Tolerance, annotated_form
+from autoopt.registry import ParameterInfo, Tolerance
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
@@ -19,18 +19,20 @@ class Pass:
     """One optimization technique with typed parameters: a model goes in, a model comes out.
 
     Parameters are annotated fields: `block_size: Annotated[int, Categorical(16, 32), "weights per scale"] = 32`.
-    Implement `run(self, model: ir.Model)` on a model of onnx-ir, or on another form; see `takes`. It returns the new
-    model, None (or an equal model) if there is nothing to do, or `Retry`. It raises `Refused` if it cannot take the
-    model; any other exception gives the outcome `failed`. `initialize` and `finalize` are each called exactly once per
-    run, `finalize` also after a failure.
+    Implement `run`. The annotation of its parameter says what it takes, and may change in place: `ir.Model` of onnx-ir,
+    which reads the weights of a large model one by one, when they are used (they may be external data, in the working
+    directory); `ModelProto`, with all of them loaded; `Path`, a file; `SourceFile`, one that is no ONNX model; or
+    `SessionOptions`, without a model. It returns the new model, None (or an equal model) if there is nothing to do, or
+    `Retry`. A path is that of a model inside `self.context.work`, or of a folder whose files are kept as they are, with
+    `model.onnx` or `model.ort` among them. An analysis is annotated to return None: it leaves a report. `run` raises
+    `Refused` if it cannot take the model; any other exception gives the outcome `failed`. `initialize` and `finalize`
+    are each called exactly once per run, `finalize` also after a failure.
 
     Calling a pass, as in `MyPass(x=1)(model)`, runs its lifecycle in this process on a copy of the model.
 
     Class attributes give planning what it needs; `PassInfo` documents those without a docstring here.
     """
 
-    family: ClassVar[str] = ""
-    """Group in `autoopt passes list`; empty for the name of the module or, for built-in passes, of its package."""
     requires: ClassVar[tuple[str, ...]] = ()
     conflicts: ClassVar[tuple[str, ...]] = ()
     accelerators: ClassVar[tuple[str, ...]] = ()
@@ -38,35 +40,17 @@ class Pass:
     needs_data: ClassVar[bool] = False
     needs_ops: ClassVar[tuple[str, ...]] = ()
     refuses_ops: ClassVar[tuple[str, ...]] = ()
-    session_only: ClassVar[bool] = False
-    analysis: ClassVar[bool] = False
-    takes: ClassVar[Takes] = "proto"
-    """Input of `run`, which may change it in place, as the annotation of `model` says. `ir.Model` of onnx-ir reads the
-    weights of a large model one by one, when they are used; they may be external data, in the working directory. A
-    `ModelProto` has all of them loaded. For a `Path`, `run` writes its result inside `self.context.work` and returns
-    the path."""
-    makes_model: ClassVar[bool] = False
-    """The pass ignores its input model. It is the first pass of a chain whose source is not an ONNX model."""
-    host_bound: ClassVar[bool] = False
-    target_bound: ClassVar[bool] = True
+    depends_on: ClassVar[Literal["model", "target", "host"]] = "target"
+    """What the result depends on besides parameters and data: the model alone, the target's execution provider too, or
+    even the CPU of the machine that runs the pass."""
     version: ClassVar[int] = 1
     libraries: ClassVar[tuple[str, ...]] = ("onnx",)
-    extra: ClassVar[str] = ""
-    """Extra of autoopt that installs the libraries."""
     aliases: ClassVar[tuple[str, ...]] = ()
     touches: ClassVar[tuple[Touch, ...]] = ()
-    """What it changes besides the computation: names of nodes and values, inferred types, metadata."""
-    changes_outputs: ClassVar[bool] = False
-    """`run` gets outputs of map type too. Other passes get the model without the nodes that make them."""
-    layout: ClassVar[bool] = False
-    """Keep the files of a pass that returns a path as written, external data included. Other models are stored in one
-    deterministic form."""
+    """What it changes besides the computation: names of nodes and values, inferred types, metadata; and outputs, of
+    which it gets those of map type too. Other passes get the model without the nodes that make them."""
 
     context: PassContext
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.takes = annotated_form(cls.run) or cls.takes
 
     def __init__(self, **params: object) -> None:
         for name, value in params.items():
@@ -81,7 +65,7 @@ class Pass:
         """Acquire what the run needs."""
         return None
 
-    def run(self, model: Any) -> ModelProto | Path | Retry | None:  # noqa: ANN401  see `takes`
+    def run(self, model: Any) -> ModelProto | Path | Retry | None:  # noqa: ANN401  as its annotation says
         """Apply the technique."""
         raise TypeError(f"{type(self).__name__} does not define run")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model import io
+from autoopt.model.session import make_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.passes.quantize.sensitivity import activation_errors
 from autoopt.registry import Minimum, Param, Unit
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ class LayerPrecisionCompare(Pass):
     weights.
     """
 
-    analysis = True
     needs_data = True
     libraries = ("onnx", "onnxruntime")
     version = 2
@@ -65,3 +65,43 @@ def _weight_noise_ratio(before: np.ndarray, after: np.ndarray) -> float:
     from autoopt.passes.quantize.layer_errors import noise_ratio
 
     return noise_ratio([before.reshape(-1)], [after.reshape(-1)])  # the library's own function fails on scalars
+
+
+def activation_errors(
+    quantized: ModelProto, reader: CalibrationReader, folder: Path, against: ModelProto | None = None
+) -> dict[str, dict[str, float]]:
+    """Compute signal-to-quantization-noise ratios, in dB, of every activation of a QDQ model.
+
+    Returns:
+        Per activation, `qdq_err` (before and after its own QDQ pair) and, with `against`, `xmodel_err` (against the
+        value in that float model). Finite numbers only.
+    """
+    from onnxruntime.quantization import qdq_loss_debug as library
+
+    from autoopt.passes.quantize.layer_errors import noise_ratio
+
+    with quiet():
+        activations = _collect_activations(quantized, reader, folder / "quantized")
+        float_activations = None
+        if against is not None:
+            reader.rewind()
+            float_activations = _collect_activations(against, reader, folder / "float")
+        errors: dict[str, dict[str, float]] = {}
+        for name, match in library.create_activation_matching(activations, float_activations).items():
+            ratios = {"qdq_err": noise_ratio(match["pre_qdq"], match["post_qdq"])}
+            if match.get("float") is not None:
+                ratios["xmodel_err"] = noise_ratio(match["float"], match["post_qdq"])
+            errors[name] = {kind: ratio for kind, ratio in ratios.items() if math.isfinite(ratio)}
+        return errors
+
+
+def _collect_activations(model: ModelProto, reader: CalibrationReader, folder: Path) -> dict[str, list[np.ndarray]]:
+    """Run the model on all feeds and return every inner value."""
+    from onnxruntime.quantization import qdq_loss_debug as library
+
+    source = io.save(model, folder)
+    target = folder / "augmented.onnx"
+    library.modify_model_output_intermediate_tensors(str(source), str(target))
+    options = make_options({"graph_optimization_level": "disable"})
+    activations: dict[str, list[np.ndarray]] = library.collect_activations(str(target), reader, session_options=options)
+    return activations

@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 class OperatorCounts(Pass):
     """Counts operators by type, including subgraphs; report `operator_counts`."""
 
-    analysis = True
-
     def run(self, model: ModelProto) -> None:
         self.context.reports["operator_counts"] = dict(sorted(op_counts(model).items()))
 
 
 class ModelOverview(Pass):
     """Lists inputs, outputs, versions, operators, weights and the largest weights; report `model_overview`."""
-
-    analysis = True
 
     largest: Annotated[int, "number of the largest weights to list"] = 10
 
@@ -60,8 +56,7 @@ class Profile(Pass):
     Uses the first calibration item, otherwise synthetic inputs.
     """
 
-    analysis = True
-    host_bound = True
+    depends_on = "host"
     libraries = ("onnx", "onnxruntime")
 
     runs: Annotated[int, "measured runs, after one warm-up run"] = 10

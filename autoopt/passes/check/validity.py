@@ -25,8 +25,6 @@ class Checker(Pass):
     The report `checker` holds `valid` and `message`.
     """
 
-    analysis = True
-
     strict: Annotated[bool, "end the chain if the model is invalid"] = True
 
     def run(self, model: ModelProto) -> None:
@@ -44,7 +42,6 @@ class EquivalenceCheck(Pass):
     `equivalence` holds `same`, `reason`, `max_abs_error` and `max_relative_error`.
     """
 
-    analysis = True
     libraries = ("onnx", "onnxruntime")
 
     origin: Annotated[str | None, Param("path"), "the model to compare with"] = None

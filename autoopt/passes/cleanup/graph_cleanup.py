@@ -17,7 +17,7 @@ from autoopt.space import Boolean, Categorical
 class LibraryCleanup(Pass):
     """The common part of the clean-up steps that are passes of onnx-ir, named by `steps`."""
 
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossless"
     libraries = ("onnx", "onnx-ir")
     steps: ClassVar[tuple[str, ...]] = ()
@@ -116,7 +116,7 @@ class TieWeights(Pass):
     constants undoes it.
     """
 
-    target_bound = False
+    depends_on = "model"
     conflicts = RUNTIME_BOUND
     aliases = ("tie_word_embeddings", "share_embedding_lm_head")
 
@@ -163,7 +163,7 @@ class ConstantFolding(Pass):
     Larger limits fold more and make larger files: a folded Expand stores every element.
     """
 
-    target_bound = False
+    depends_on = "model"
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir", "onnxscript")

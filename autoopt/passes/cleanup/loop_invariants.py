@@ -24,7 +24,7 @@ class LoopInvariantCodeMotion(Pass):
     Recurrent layers converted from Keras have both.
     """
 
-    target_bound = False
+    depends_on = "model"
     needs_ops = ("Loop",)
     conflicts = FUSIONS
     libraries = ("onnx", "onnx-ir")

@@ -55,7 +55,7 @@ class LoopToRnn(Pass):
     for masks that end once, and what it returns beyond them is zero, not the last state.
     """
 
-    target_bound = False
+    depends_on = "model"
     needs_ops = ("Loop", "Scan")
     conflicts = FUSIONS
     libraries = ("onnx", "onnx-ir")

@@ -25,7 +25,7 @@ class OmitZeroStates(Pass):
     models take much of their time for them.
     """
 
-    target_bound = False
+    depends_on = "model"
     needs_ops = tuple(STATES)
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")

@@ -47,7 +47,7 @@ class RewriteRules(Pass):
     """Applies sets of onnxscript's rewrite rules, after shape inference, which some of them depend on."""
 
     version = 4
-    target_bound = False
+    depends_on = "model"
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir", "onnxscript")
@@ -79,7 +79,7 @@ class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
     version = 5
-    target_bound = False
+    depends_on = "model"
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxoptimizer", "onnxscript")
@@ -161,7 +161,7 @@ class Simplify(Pass):
     """
 
     version = 6
-    target_bound = False
+    depends_on = "model"
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript", "onnxruntime")
     aliases = ("onnx_simplifier",)

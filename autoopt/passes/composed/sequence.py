@@ -44,7 +44,6 @@ class Sequence(Pass):
     """
 
     items: ClassVar[tuple[Item, ...]] = ()
-    family: ClassVar[str] = "composed"
 
     def __init__(self, *items: Item, **params: object) -> None:
         super().__init__(**params)
@@ -78,7 +77,7 @@ class Sequence(Pass):
             result = run_on_proto(pass_, model, self.context)
             if not result.outcome.good:
                 raise Refused(f"{type(pass_).__name__} {result.outcome}: {result.message}")
-            if result.outcome is Outcome.OK and not pass_.analysis:
+            if result.outcome is Outcome.OK:
                 model = result.model
                 # A copy, because the same pass may run again and then maps other inputs.
                 self._ran.append(copy(pass_))

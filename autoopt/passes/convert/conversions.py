@@ -31,7 +31,7 @@ class OpsetConversion(Pass):
     """
 
     version = 3
-    target_bound = False
+    depends_on = "model"
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxscript")
     aliases = ("opset_convert",)
@@ -63,7 +63,7 @@ class IrUpgrade(Pass):
     The runtime turns models of IR version 3 into invalid ones when it optimizes them offline.
     """
 
-    target_bound = False
+    depends_on = "model"
     tolerance = "equal"  # the runtime folds and fuses weights only where they are not inputs
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
@@ -81,7 +81,7 @@ class InlineFunctions(Pass):
 
     version = 3
     needs_ops = ("local functions",)
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
 
@@ -95,7 +95,7 @@ class ExpandFunctions(Pass):
     """Replaces operators that ONNX defines by other operators (Celu, HardSwish, ...) with their definitions."""
 
     version = 2
-    target_bound = False
+    depends_on = "model"
     needs_ops = ("Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual", "Gelu", "Mish", "ThresholdedRelu")
     conflicts = RUNTIME_BOUND
 
@@ -123,7 +123,7 @@ class Int64InputsToInt32(Pass):
     """
 
     needs_ops = ("int64 inputs",)
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
 
@@ -140,7 +140,7 @@ class RemoveInputCast(Pass):
     Changes the signature. Only inputs whose single use is a cast are affected.
     """
 
-    target_bound = False
+    depends_on = "model"
     conflicts = RUNTIME_BOUND
     needs_ops = ("Cast",)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from autoopt.model.io import load, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
 from autoopt.model.tensors import graphs, nodes, tensors
-from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base import Pass, Refused, SourceFile
 from autoopt.passes.convert.torch_archive import load_program
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.patches.exact_rules import make_rules_exact
@@ -34,10 +34,8 @@ class TorchExport(Pass):
     unpickled. Attention fusion recognizes attention in the output of the `dynamo` exporter.
     """
 
-    makes_model = True
     version = 3
     libraries = ("onnx", "onnxscript", "torch")
-    extra = "torch"
     aliases = ("export_pytorch",)
 
     model: Annotated[Any, Param("object"), "function of the user script that returns the torch.nn.Module"] = None
@@ -52,7 +50,7 @@ class TorchExport(Pass):
         bool, "leave the first dimension of every input open; an exported program has its own dimensions"
     ] = False
 
-    def run(self, model: Path) -> ModelProto:
+    def run(self, model: SourceFile) -> ModelProto:
         import torch
 
         source, inputs = self._load_source(model)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
 from autoopt.model.split import is_split, sizes_of
-from autoopt.passes.base import Refused, Takes, Touch
+from autoopt.passes.base import Refused, Touch
 from autoopt.passes.base.conversion import make_weights_dense
 from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
@@ -72,12 +72,12 @@ class CurrentModel:
             return io.parse(self.path)
         return self.model
 
-    def copy(self, takes: Takes = "proto") -> ModelProto:
+    def copy(self, *, lazy: bool = False) -> ModelProto:
         """A copy for a pass to change, the only one in memory if the model is not small.
 
-        For onnx-ir, the weights of a split model stay external data.
+        If it is `lazy`, as for onnx-ir, the weights of a split model stay external data.
         """
-        if takes == "ir" and is_split(self.path):
+        if lazy and is_split(self.path):
             return self._load(weights=False)
         if self.is_small:
             return deepcopy(self.model)

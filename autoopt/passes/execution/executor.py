@@ -24,10 +24,16 @@ from autoopt.model.session_options import session_config
 from autoopt.model.split import digest_files, remove, sizes_of
 from autoopt.model.splitting import publish, save_split
 from autoopt.outcome import Outcome
-from autoopt.passes.base import Pass, PassContext, Refused
+from autoopt.passes.base import Pass, PassContext, Refused, SessionOptions
 from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
-from autoopt.passes.base.lifecycle import LifecycleResult, describe_error, outcome_of, run_lifecycle
+from autoopt.passes.base.lifecycle import (
+    LifecycleResult,
+    describe_error,
+    model_file,
+    outcome_of,
+    run_lifecycle,
+)
 from autoopt.passes.execution.current_model import CurrentModel
 from autoopt.passes.execution.memory_need import refuse_too_large
 from autoopt.passes.execution.user_code import UserCode
@@ -35,7 +41,7 @@ from autoopt.passes.request import FailedAttempt, PassStep, StepReply
 from autoopt.passes.verification.checker import verify
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import strip_notes
-from autoopt.registry import PassInfo
+from autoopt.registry import PassInfo, form_of
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
@@ -194,17 +200,20 @@ class PassExecutor:
                 model_path=self.current.path.absolute(),
                 work=Path(tempfile.mkdtemp(dir=self.work)),
                 accelerator=self.accelerator,
-                session_options=dict(self.session_options),
+                session_options=SessionOptions(dict(self.session_options)),
                 reports=dict(self.reports),
                 calibration=self._calibration_source(),
                 objects=self.script.objects,
             )
             pass_.context = context
-            model: ModelProto | Path = context.model_path
-            if pass_.takes != "path":
-                model = self.current.copy(pass_.takes)
+            form = form_of(type(pass_))
+            model: ModelProto | Path | SessionOptions = context.model_path
+            if form == "options":
+                model = context.session_options
+            elif form in ("ir", "proto"):
+                model = self.current.copy(lazy=form == "ir")
             folder = Path.cwd()  # the user's code may read files relative to it
-            if pass_.takes == "ir":
+            if form == "ir":
                 folder = context.model_path.parent  # where the weights are
             elif info.origin == "built-in" and not info.user_script and not info.makes_model:
                 folder = context.work  # libraries take names without a folder for files of the working directory
@@ -254,7 +263,7 @@ class PassExecutor:
             session_config(context.session_options, self.accelerator.execution_provider)
             outcome = Outcome.OK
         replaced = False
-        if run.result.model is not None and not info.analysis and not info.session_only:
+        if run.result.model is not None:
             replaced = self._replace_model(run.result.model, run.pass_, folder)
         if not self._reply.outcome.good:
             return
@@ -267,16 +276,18 @@ class PassExecutor:
 
     def _replace_model(self, result: ModelProto | Path, pass_: Pass, folder: Path) -> bool:
         """Make `result` the current model; False if it equals the current one or fails the checks."""
-        model: ModelProto | None = result
-        if isinstance(result, Path):
-            model = io.load(result) if result.suffix == ".onnx" else None
-        elif self.current.path.parent.absolute() != self.split_folder:
-            io.load_weights(result, self.current.path.parent)
-        if model is None or pass_.layout:
-            path = _move_model(result, folder)
+        model: ModelProto | None = None
+        if not isinstance(result, Path):
+            model = result
+            if self.current.path.parent.absolute() != self.split_folder:
+                io.load_weights(model, self.current.path.parent)
+        elif model_file(result).suffix == ".onnx":
+            model = io.load(model_file(result))
+        if isinstance(result, Path) and (model is None or result.is_dir()):
+            path = _move_model(model_file(result), folder)
             if digest_folder(folder) == artifact_digest(self.current.path):
                 return False
-        elif not pass_.makes_model and self._is_unchanged(model, pass_):
+        elif form_of(type(pass_)) != "source" and self._is_unchanged(model, pass_):
             return False
         else:
             if self.split_folder is not None:
@@ -332,7 +343,7 @@ class PassExecutor:
 
         if not self.current.is_small:
             return_unused()
-        if pass_.makes_model:
+        if form_of(type(pass_)) == "source":
             before = Reference(self.current.path, model, failure="it is not an ONNX model", roles=self.roles)
         else:
             before = self._input_reference()

@@ -11,6 +11,7 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.execution.current_model import KEPT_FILES, CurrentModel
 from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES
 from autoopt.passes.request import TOO_LARGE
+from autoopt.registry import form_of
 
 ESTIMATED_BYTES: Final = 128 << 20
 """Memory is estimated for models of more bytes."""
@@ -29,7 +30,8 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     Raises:
         Refused: it needs more.
     """
-    if pass_.makes_model or pass_.session_only:
+    form = form_of(type(pass_))
+    if form in ("source", "options"):
         return
     size = _size_of(model.path)
     if size <= ESTIMATED_BYTES:
@@ -40,8 +42,8 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
         return
     if model.loaded is not None:
         room += size
-    may_stay = pass_.takes != "proto" and not model.is_small
-    in_files = size > EXTERNAL_DATA_BYTES or (pass_.takes == "ir")
+    may_stay = form != "proto" and not model.is_small
+    in_files = size > EXTERNAL_DATA_BYTES or form == "ir"
     needed = int(size * (LAZY_FACTOR if may_stay and in_files else WHOLE_FACTOR)) + LIBRARIES
     if needed > room:
         raise Refused(

@@ -22,7 +22,7 @@ class OrtGraphOptimization(Pass):
     CPU.
     """
 
-    host_bound = True
+    depends_on = "host"
     requires = ("name_fix",)
     conflicts = ("ort_format",)
     libraries = ("onnx", "onnxruntime")

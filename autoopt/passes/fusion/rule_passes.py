@@ -8,9 +8,9 @@ from autoopt.model.inspection import FUSED_LAYERS
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import FUSIONS, RUNTIME_BOUND
+from autoopt.passes.fusion.local_rewrites import build_rules
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.libraries import apply_rules, rule_sets
-from autoopt.passes.rewrites.local_rewrites import build_rules
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Rewriting(Pass):
     """The common part of the passes that apply rewrite rules."""
 
-    target_bound = False
+    depends_on = "model"
     conflicts: ClassVar[tuple[str, ...]] = FUSIONS
     libraries = ("onnx", "onnx-ir", "onnxscript")
     rules: ClassVar[tuple[str, ...]] = ()

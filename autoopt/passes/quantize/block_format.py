@@ -31,7 +31,7 @@ class MatMulNBitsToQdq(Pass):
     for OpenVINO, which does not take them, those with a last block that is not full, too.
     """
 
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND
     needs_ops = ("com.microsoft::MatMulNBits",)

@@ -53,7 +53,7 @@ class Dequantize(Pass):
     """
 
     version = 3
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND
     needs_ops = (*QUANTIZERS, *FLOAT_FORMS)

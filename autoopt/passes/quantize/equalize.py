@@ -41,7 +41,7 @@ class CrossLayerEqualization(Pass):
     them. The factors are powers of two, so the float model computes the same.
     """
 
-    target_bound = False
+    depends_on = "model"
     conflicts = FUSIONS
     needs_ops = ("Conv", "Gemm", "MatMul")
     libraries = ("onnx",)

@@ -45,7 +45,6 @@ class NncfQuantization(Pass):
     needs_ops = QUANTIZABLE_OPS
     libraries = ("nncf", "onnx", "onnx-ir", "onnxruntime", "onnxscript")
     version = 3
-    extra = "nncf"
     aliases = ("nncf_ptq",)
 
     preset: Annotated[
@@ -112,7 +111,6 @@ class NncfWeightCompression(Pass):
     accelerators = ("CPUExecutionProvider",)
     needs_ops = ("MatMul", "Gemm")
     libraries = ("nncf", "onnx", "onnxruntime")
-    extra = "nncf"
     aliases = ("nncf_weights",)
 
     mode: Annotated[

@@ -29,7 +29,7 @@ class SmoothQuant(Pass):
     elsewhere the pass inserts a multiplication. The factors are powers of two, so the float model computes the same.
     """
 
-    target_bound = False
+    depends_on = "model"
     needs_data = True
     conflicts = FUSIONS
     needs_ops = ("MatMul", "Gemm")

@@ -71,7 +71,7 @@ class StaticQuantization(Pass):
     """
 
     version = 11
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossy"
     needs_data = True
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process",)

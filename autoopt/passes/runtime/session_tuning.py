@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from autoopt.json_codec import without_nulls
 from autoopt.model.session_options import (
@@ -15,14 +15,10 @@ from autoopt.model.session_options import (
     session_config,
     with_provider_options,
 )
-from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base import Pass, Refused, SessionOptions
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
 
 _CUDA: Final = "CUDAExecutionProvider"
 _OPENVINO: Final = "OpenVINOExecutionProvider"
@@ -65,7 +61,6 @@ class SessionTuning(Pass):
     options. Options that equal the runtime's defaults are dropped, so that such a candidate is not measured again.
     """
 
-    session_only = True
     conflicts = ("session_tuning",)
     libraries = ("onnxruntime",)
 
@@ -134,8 +129,7 @@ class SessionTuning(Pass):
             return replace(parameter, search=None)
         return parameter
 
-    def run(self, model: ModelProto) -> None:
-        options = self.context.session_options
+    def run(self, options: SessionOptions) -> None:
         changes = self._values(_DIRECT_OPTIONS)
         config = self._values(_CONFIG_ENTRIES)
         if config:
@@ -176,7 +170,6 @@ def _as_text(value: bool | int | str) -> str:
 class ProviderPrecision(Pass):
     """Has the execution provider compute in half precision where it has kernels for that. The graph stays as it is."""
 
-    session_only = True
     tolerance = "lossy"
     conflicts = ("provider_precision",)
     accelerators = tuple(PRECISION_OPTIONS)
@@ -193,8 +186,8 @@ class ProviderPrecision(Pass):
             return parameter
         return replace(parameter, search=Categorical(values)) if values else parameter
 
-    def run(self, model: ModelProto) -> None:
-        provider, options = self.context.accelerator.execution_provider, self.context.session_options
+    def run(self, options: SessionOptions) -> None:
+        provider = self.context.accelerator.execution_provider
         more = PRECISION_OPTIONS.get(provider, {}).get(self.precision)
         if more is None:
             raise Refused(f"{provider} has no option for {self.precision}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class RecordsTypes(Pass):
     """The common part of the passes that record types and shapes."""
 
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossless"
     touches = ("types",)
     conflicts = RUNTIME_BOUND
@@ -94,7 +94,7 @@ def _contradict(one: ValueInfoProto, other: ValueInfoProto) -> bool:
 class MaterializeReshape(Pass):
     """Replaces computed shapes of Reshape with constants where shape inference finds them."""
 
-    target_bound = False
+    depends_on = "model"
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
     needs_ops = ("Reshape",)

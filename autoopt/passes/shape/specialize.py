@@ -26,7 +26,7 @@ class SpecializeInputs(Pass):
     data have in common; a proposal for a bare model gives them.
     """
 
-    target_bound = False
+    depends_on = "model"
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir", "onnxscript", "onnxruntime")
 

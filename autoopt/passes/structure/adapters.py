@@ -64,9 +64,8 @@ class ExtractAdapters(Pass):
     """
 
     version = 3
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossless"
-    layout = True
     conflicts = RUNTIME_BOUND
     needs_ops = PRODUCTS
     libraries = ("onnx", "onnx-ir", "onnxruntime")
@@ -98,7 +97,7 @@ class ExtractAdapters(Pass):
         WRITERS[self.file_format](self._weights, file)
         shapes = {name: list(array.shape) for name, array in self._weights.items()}
         self.context.reports["extract_adapters"] = {"file": file.name, "inputs": shapes}
-        return path
+        return path.parent
 
     def feeds(self, feeds: dict[str, ndarray]) -> dict[str, ndarray] | None:
         return {**feeds, **self._weights}

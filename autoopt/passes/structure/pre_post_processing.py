@@ -65,7 +65,7 @@ class AppendPostprocessing(Pass):
     The output keeps its name.
     """
 
-    changes_outputs = True
+    touches = ("outputs",)
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
 

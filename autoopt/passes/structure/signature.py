@@ -28,7 +28,7 @@ CAST_OPSET: Final = 13
 class RenameInputsOutputs(Pass):
     """Renames inputs and outputs of the model, such as `{"x.1": "image"}`, but those of map type."""
 
-    target_bound = False
+    depends_on = "model"
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
@@ -52,8 +52,8 @@ class RenameInputsOutputs(Pass):
 class RemoveOutputs(Pass):
     """Removes outputs that nobody needs, with all nodes and inputs that only they depend on."""
 
-    changes_outputs = True
-    target_bound = False
+    touches = ("outputs",)
+    depends_on = "model"
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
@@ -79,8 +79,8 @@ class RemoveOutputs(Pass):
 class ConvertInputOutputTypes(Pass):
     """Changes element types of inputs and outputs, such as `{"scores": "float16"}`, with a Cast inside the model."""
 
-    changes_outputs = True
-    target_bound = False
+    touches = ("outputs",)
+    depends_on = "model"
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")

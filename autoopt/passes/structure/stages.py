@@ -29,7 +29,7 @@ class SplitStages(Pass):
     numbers of nodes, at places where few values cross. One pass run gives one stage: search `stage` to get all.
     """
 
-    changes_outputs = True
+    touches = ("outputs",)
     conflicts = RUNTIME_BOUND
     requires = ("name_fix", "shape_inference")
     libraries = ("onnx", "onnx-ir")
@@ -55,7 +55,7 @@ class SplitStages(Pass):
         needed = _dependencies(targets, available)
         inputs = [value for value in dict.fromkeys(available) if value in needed]
         for value in (*inputs, *targets):
-            if value.type is None or value.shape is None:
+            if value in crossing and (value.type is None or value.shape is None):
                 raise Refused(f"cannot cut at {value.name!r}: its type or shape is unknown")
         try:
             stage = convenience.extract(graph, inputs, targets)
@@ -174,7 +174,7 @@ class Merge(Pass):
     the two opsets.
     """
 
-    changes_outputs = True
+    touches = ("outputs",)
     conflicts = RUNTIME_BOUND
 
     second: Annotated[str, Param("path"), "the model to append"]

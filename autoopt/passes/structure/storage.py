@@ -20,7 +20,6 @@ class ExternalData(Pass):
     """Stores large weights in a file next to the graph, which allows memory mapping and models above 2 GiB."""
 
     tolerance = "lossless"
-    layout = True
     conflicts = ("ort_format",)
 
     size_threshold: Annotated[
@@ -41,7 +40,7 @@ class ExternalData(Pass):
         )
         if not (self.context.work / "model.onnx.data").exists():
             return None
-        return target
+        return self.context.work
 
 
 class OrtFormat(Pass):
@@ -50,8 +49,7 @@ class OrtFormat(Pass):
     Loads faster and needs no graph optimizer. The result of level `all` depends on this machine's CPU.
     """
 
-    layout = True
-    host_bound = True
+    depends_on = "host"
     conflicts = ("ort_format",)
     requires = ("name_fix",)
     accelerators = ("CPUExecutionProvider",)
@@ -74,4 +72,4 @@ class OrtFormat(Pass):
             write_optimized(model, target, options, {"session.save_model_format": "ORT"})
         except Exception as error:  # onnxruntime's exceptions share no class
             raise Refused(f"onnxruntime cannot store the model: {error}") from error
-        return target
+        return self.context.work

@@ -26,7 +26,7 @@ from autoopt.passes.verification.noisy_model import LARGEST_CONSTANT
 from autoopt.passes.verification.output_comparison import Equivalence, Status, compare_outputs
 from autoopt.passes.verification.rounding import NoiseSource, SpreadMeter
 from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds, unusual_feeds
-from autoopt.registry import Tolerance
+from autoopt.registry import Tolerance, form_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -209,7 +209,7 @@ def compare(
         before = Reference(
             before.path, before.model, before.items, spares_memory=reference.spares_memory, roles=before.roles
         )
-    if not pass_.makes_model:
+    if form_of(type(pass_)) != "source":
         before.run(model, pinned)
         if weight_bytes(before.model) > SPARING_BYTES:
             return_unused()  # two sessions' worth of memory would stay beside each other

@@ -1,13 +1,18 @@
-"""scikit-learn's exporter ends classifiers with a ZipMap by default: a sequence of maps."""
+"""Parts that libraries cannot hold: maps of scikit-learn's exporter (ZipMap, DictVectorizer), and training info."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 from bench import saved, step
+from micro_models import MODELS
 from onnx import TensorProto, helper
+
+from autoopt.model import io
+from autoopt.model.session import make_plain_session
 
 MAP = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
 INPUT = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
@@ -61,17 +66,47 @@ def test_an_output_of_maps_can_be_removed(tmp_path: Path) -> None:
     assert [value.name for value in saved(result).graph.output] == ["label"]
 
 
-def test_maps_as_inputs_are_refused_in_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "params"), [("split_stages", {"stage": 1, "cuts": [["p"]]}), ("append_postprocessing", {"output": "p"})]
+)
+def test_passes_that_change_outputs_leave_maps_as_they_are(tmp_path: Path, name: str, params: dict[str, Any]) -> None:
+    model = classifier(helper.make_tensor_value_info("p", TensorProto.FLOAT, ["n", 2]))
+    result = step(tmp_path, model, name, **params)
+    assert result["outcome"] == "ok", result["message"]
+    outputs = {value.name: value.type for value in saved(result).graph.output}
+    assert outputs["by_class"] == model.graph.output[0].type
+
+
+@pytest.mark.parametrize(
+    "name", ["identity_elimination", "onnxslim", "onnxsim", "onnxscript_optimize", "opset_conversion"]
+)
+def test_passes_change_what_is_behind_an_input_of_maps(tmp_path: Path, name: str) -> None:
     kind = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
     node = helper.make_node("DictVectorizer", ["d"], ["v"], domain="ai.onnx.ml", string_vocabulary=["a", "b"])
     graph = helper.make_graph(
-        [node, helper.make_node("Identity", ["v"], ["y"])],
+        [node, helper.make_node("Identity", ["v"], ["w"]), helper.make_node("Relu", ["w"], ["y"])],
         "g",
         [helper.make_value_info("d", kind)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])],
     )
     imports = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 1)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=8)
-    result = step(tmp_path, model, "identity_elimination")
-    assert result["outcome"] == "refused"
-    assert "zipmap" in result["message"]
+    result = step(tmp_path, model, name)
+    assert result["outcome"] == "ok", result["message"]
+    changed = saved(result)
+    assert changed.graph.input == model.graph.input
+    session = make_plain_session(io.save(changed, tmp_path / "changed"))
+    assert session.run(None, {"d": {"a": 2.0, "b": -1.0}})[0].tolist() == [[2.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ["identity_elimination", "onnxslim", "dynamic_quantization", "ir_upgrade"])
+def test_information_for_training_stays(tmp_path: Path, name: str) -> None:
+    model = MODELS["mlp"]()
+    model.graph.node.add(op_type="Identity", input=[model.graph.output[0].name], output=["same"])
+    model.graph.output[0].name = "same"
+    model.training_info.add().initialization_binding.add(key="w", value="zeros")
+    result = step(tmp_path, model, name)
+    assert result["outcome"] in ("ok", "unchanged"), result["message"]
+    if result["outcome"] == "ok":
+        (kept,) = saved(result).training_info
+        assert kept.initialization_binding == model.training_info[0].initialization_binding

@@ -73,8 +73,7 @@ class LocalRewrites(Pass):
     """Rewrites single patterns, each only where it is provably correct or the user vouches for it."""
 
     version = 2
-    target_bound = False
-    family = "fusion"
+    depends_on = "model"
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir", "onnxscript")

@@ -1,0 +1,117 @@
+"""Layers ranked by their quantization error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from autoopt.model.tensors import by_name
+from autoopt.passes.base import Pass
+from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.passes.quantize.ort_quantizer import refuse_weights
+from autoopt.passes.quantize.static import QUANTIZABLE_OPS, StaticQuantization
+from autoopt.registry import Minimum, Unit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto
+
+FEEDS_OF_ONE: Final = 4
+"""Items on which each layer of a model of many layers is run by itself."""
+
+
+class LayerSensitivity(Pass):
+    """Ranks the layers of a float model by the effect of their 8-bit quantization on the model's outputs.
+
+    The report `layer_sensitivity` holds `ranking`: [{node, op_type, sqnr_db, work}], the worst first. `sqnr_db` is the
+    signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized: the error of
+    its own output is added to the float model. Of several outputs, each counts the same, however large its values are.
+    In models of many layers it is measured for those whose own output has the lowest ratio; the others follow with that
+    ratio. `work` is the node's share of the multiplications of all ranked layers.
+    """
+
+    needs_data = True
+    needs_ops = QUANTIZABLE_OPS
+    libraries = ("onnx", "onnxruntime")
+    aliases = ("sensitivity",)
+
+    version = 11
+
+    samples: Annotated[int, Minimum(1), Unit("items"), "maximum number of calibration items to compare"] = 16
+    layers: Annotated[int, Minimum(1), "maximum number of layers, those with the largest weights first"] = 128
+    measured: Annotated[int, Minimum(0), "maximum number of layers whose effect on the outputs is measured"] = 16
+    per_channel: Annotated[bool, "round weights with one scale per output channel instead of one per tensor"] = True
+
+    def run(self, model: ModelProto) -> None:
+        refuse_weights(model)
+        ranking: list[dict[str, str | float]] = []
+        if largest_layers(model, self.layers):
+            ranking = self._ranking(model)
+        self.context.reports["layer_sensitivity"] = {"ranking": ranking}
+
+    def _ranking(self, model: ModelProto) -> list[dict[str, str | float]]:
+        from autoopt.passes.quantize.layer_errors import few_items, layer_ratios, output_ratios
+
+        # With the ranges of all items, which the quantization needs anyway.
+        static = StaticQuantization(activation_type="QInt8", op_types=list(QUANTIZABLE_OPS))
+        static.context = self.context
+        work = self.context.work
+        with quiet():
+            prepared, ranges = static.calibrate(model)
+            feeds = list(CalibrationReader(self.context, self.samples))
+            layers = largest_layers(prepared, self.layers)
+            others: dict[str, float] = {}
+            if len(layers) > self.measured:
+                few = few_items(feeds, FEEDS_OF_ONE)
+                others = layer_ratios(prepared, layers, ranges, few, work, per_channel=self.per_channel)
+                most_disturbed = sorted(others, key=lambda name: (others[name], name))[: self.measured]
+                layers = [node for node in layers if node.name in most_disturbed]
+            measured = output_ratios(prepared, layers, ranges, feeds, work, per_channel=self.per_channel)
+        ratios = [*_worst_first(measured), *_worst_first({n: r for n, r in others.items() if n not in measured})]
+        nodes = by_name(prepared.graph.node)
+        shares = _shares_of_work(prepared, [nodes[name] for name, _ in ratios], feeds[0], work)
+        ranking: list[dict[str, str | float]] = []
+        for name, ratio in ratios:
+            entry: dict[str, str | float] = {"node": name, "op_type": nodes[name].op_type, "sqnr_db": round(ratio, 2)}
+            ranking.append({**entry, "work": round(shares[name], 6)})
+        return ranking
+
+
+def _worst_first(ratios: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(ratios.items(), key=lambda entry: (entry[1], entry[0]))
+
+
+def _shares_of_work(
+    model: ModelProto, nodes: list[NodeProto], feed: dict[str, np.ndarray], folder: Path
+) -> dict[str, float]:
+    """Share of the multiplications of all these layers by name, from the sizes of their outputs for one item."""
+    from autoopt.passes.quantize.layer_errors import run_values
+
+    sizes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    outputs = [node.output[0] for node in nodes]
+    values = next(run_values(model, outputs, [feed], folder / "work"))
+    work: dict[str, int] = {}
+    for node in nodes:
+        weight = next(sizes[name] for name in node.input if name in sizes)
+        value = values[node.output[0]]
+        # Each element of the output takes the products of one row of the weights: of one output channel.
+        channels = value.shape[1] if "Conv" in node.op_type else (1, *value.shape)[-1]
+        work[node.name] = value.size * prod(weight) // max(1, channels)
+    total = max(1, sum(work.values()))
+    return {name: count / total for name, count in work.items()}
+
+
+def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
+    """Find the named nodes that have weights and an integer kernel, at most `limit`, with the largest weights first."""
+    floats = [tensor for tensor in model.graph.initializer if tensor.data_type == tensor.FLOAT]
+    sizes = {tensor.name: prod(tensor.dims) for tensor in floats}
+
+    def largest_weight(node: NodeProto) -> int:
+        return max((sizes.get(name, 0) for name in node.input), default=0)
+
+    candidates = [node for node in model.graph.node if node.op_type in QUANTIZABLE_OPS and node.name]
+    layers = filter(largest_weight, candidates)
+    return sorted(layers, key=lambda node: (-largest_weight(node), node.name))[:limit]
