@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from bench import ops, outputs
 from micro_models import made, normal, positive
 
-from autoopt.passes.quantize.channel_scales import Layers
-from autoopt.passes.quantize.input_scales import InputScales
-from autoopt.passes.quantize.smooth import find_groups
+from autoopt.passes.quantize.channel_scales import own_weight
+from autoopt.passes.quantize.input_scales import InputScales, find_groups
 
 BEFORE = {
     "layer normalization": "n = LayerNormalization <axis = -1> (x, s, b)",
@@ -33,13 +33,13 @@ def test_the_product_stays_and_multiplications_are_inserted_only_where_needed(
     before = ops(model)
     feed = {"x": normal(3, 8, seed=5)}
     expected = outputs(model, tmp_path, feed)[0]
-    layers = Layers(model)
-    scales = InputScales(layers, insert=True)
-    assert scales.move("n", find_groups(layers)["n"], 0.5 + np.arange(8))
-    scales.insert_multiplications()
-    assert (len(ops(model)) > len(before)) == inserted
-    assert not np.array_equal(Layers(model).weight("w"), ARRAYS["w"])
-    np.testing.assert_allclose(outputs(model, tmp_path, feed)[0], expected, rtol=1e-4, atol=1e-4)
+    moved = ir.from_proto(model)
+    ((value, consumers),) = [item for item in find_groups(moved.graph).items() if item[0].name == "n"]
+    assert InputScales(moved, insert=True).move(value, consumers, 0.5 + np.arange(8))
+    after = ir.to_proto(moved)
+    assert (len(ops(after)) > len(before)) == inserted
+    assert not np.array_equal(own_weight(consumers[0].inputs[1]), ARRAYS["w"])
+    np.testing.assert_allclose(outputs(after, tmp_path, feed)[0], expected, rtol=1e-4, atol=1e-4)
 
 
 ARRAYS = {"s": positive(8), "b": normal(8), "v": normal(8, 8), "w": normal(8, 4)}

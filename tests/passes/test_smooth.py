@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from bench import ops, outputs, saved, step
 from hypothesis import given, settings
@@ -44,7 +45,8 @@ def smoothed(folder: Path, model: onnx.ModelProto, alpha: float) -> onnx.ModelPr
     smooth = SmoothQuant(alpha=alpha)
     feeds = [{"x": normal(2, INNER, seed=seed)} for seed in range(4)]
     smooth.context = PassContext(folder / "model.onnx", folder, Accelerator(), calibration=lambda: iter(feeds))
-    return smooth.run(deepcopy(model)) or model
+    result = smooth.run(ir.from_proto(deepcopy(model)))
+    return model if result is None else ir.to_proto(result)
 
 
 @settings(max_examples=15)

@@ -21,14 +21,13 @@ from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import flatten_attention
 from autoopt.passes.onnx_tools.graphs import (
+    DEFAULT_DOMAINS,
     ORT_DOMAIN,
     caller_inputs,
     constant_tensors,
     is_large,
-    is_standard,
     replace_items,
     restore_inputs,
-    sort_nodes,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import loads, quiet
@@ -338,22 +337,17 @@ class GeluApproximation(Pass):
     tolerance = "lossy"
     needs_ops = ("com.microsoft::Gelu", "com.microsoft::BiasGelu", "Gelu")
     conflicts = RUNTIME_BOUND
-    libraries = ("onnx", "onnxruntime")
+    libraries = ("onnx", "onnx-ir")
     aliases = ("gelu_approx",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        from onnxruntime.transformers.fusion_gelu_approximation import FusionGeluApproximation
-        from onnxruntime.transformers.onnx_model import OnnxModel
-
-        for node in model.graph.node:
-            if node.op_type == "Gelu" and is_standard(node):
-                others = [attribute for attribute in node.attribute if attribute.name != "approximate"]
-                replace_items(node.attribute, [*others, helper.make_attribute("approximate", "tanh")])
-        wrapped = OnnxModel(model)
-        with quiet():
-            FusionGeluApproximation(wrapped).apply()
-        import_ort_domain(wrapped.model)
-        return sort_nodes(wrapped.model)  # the tool appends the new nodes at the end
+    def run(self, model: ir.Model) -> ir.Model | None:
+        changed = False
+        for node in model.graph.all_nodes():
+            if node.op_type in ("Gelu", "BiasGelu") and node.domain in (*DEFAULT_DOMAINS, ORT_DOMAIN):
+                node.op_type, node.domain, changed = "FastGelu", ORT_DOMAIN, True
+                node.attributes.clear()
+        model.opset_imports.setdefault(ORT_DOMAIN, 1)
+        return model if changed else None
 
 
 class PackingMode(Pass):

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.errors import one_line
-from autoopt.model.lazy_imports import onnx
+from autoopt.model.lazy_imports import ir, onnx
 from autoopt.passes.base import Refused
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.functions import expand_operators, inline_functions
@@ -56,6 +56,12 @@ def at_least_opset(model: ModelProto, version: int) -> ModelProto:
         return convert_opset(model, version)
     except ValueError as error:
         raise Refused(f"needs opset {version}; the model at opset {current} cannot be converted: {error}") from error
+
+
+def raised(model: ir.Model, version: int) -> ir.Model:
+    """The model of onnx-ir at opset `version` or later, as `at_least_opset`; the model itself if it is at it."""
+    current = max((model.opset_imports.get(domain, 0) for domain in DEFAULT_DOMAINS), default=0)
+    return model if current >= version else to_ir(at_least_opset(to_proto(model), version))
 
 
 def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") -> ModelProto:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
 
 from autoopt.errors import did_you_mean
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import new_name
-
-if TYPE_CHECKING:
-    from onnx import ValueInfoProto
-
-Named = TypeVar("Named", "ir.Value", "ValueInfoProto")
 
 
 def given_inputs(graph: ir.Graph) -> list[ir.Value]:
@@ -21,7 +15,7 @@ def given_inputs(graph: ir.Graph) -> list[ir.Value]:
     return [value for value in graph.inputs if not value.is_initializer()]
 
 
-def find_values(names: Iterable[str], values: Iterable[Named], kind: str = "input or output") -> list[Named]:
+def find_values(names: Iterable[str], values: Iterable[ir.Value], kind: str = "input or output") -> list[ir.Value]:
     """The values of these names.
 
     Raises:

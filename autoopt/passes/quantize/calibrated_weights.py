@@ -15,7 +15,7 @@ from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
 from autoopt.passes.quantize.block_grid import BlockGrid
 from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.passes.quantize.channel_scales import Layers
+from autoopt.passes.quantize.channel_scales import own_weight
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.embeddings import (
     FLOAT_BITS,
@@ -25,8 +25,7 @@ from autoopt.passes.quantize.embeddings import (
     quantize_tables,
     tied_tables,
 )
-from autoopt.passes.quantize.input_scales import InputScales
-from autoopt.passes.quantize.smooth import find_groups
+from autoopt.passes.quantize.input_scales import InputScales, find_groups
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls, with_matmuls
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import Categorical
@@ -99,7 +98,9 @@ class CalibratedWeightQuantization(Pass):
         inputs = self._inputs(model, nodes) if nodes else {}
         if self.algorithm in ("awq", "awq_gptq"):
             scaled = {node.name for node in nodes if bits[node.name] == self.bits}
-            self._scale_channels(model, inputs, scaled - plain)
+            model = self._with_scaled_channels(model, inputs, scaled - plain)
+            names = {node.name for node in nodes}
+            nodes = [node for node in model.graph.node if node.name in names]
         self._quantize(model, nodes, inputs, bits, plain)
         if self.embedding_bits:
             quantize_tables(model, self._grid(self.embedding_bits), tied, self.nodes_to_exclude)
@@ -154,23 +155,25 @@ class CalibratedWeightQuantization(Pass):
         joined = {name: spread_rows(np.concatenate(arrays), ROWS) for name, arrays in rows.items()}
         return {node.name: joined[node.input[0]] for node in nodes}
 
-    def _scale_channels(self, model: ModelProto, inputs: dict[str, np.ndarray], names: Collection[str]) -> None:
-        """Scale the inputs and weights of the nodes with these names and of those beside them, in place."""
+    def _with_scaled_channels(
+        self, model: ModelProto, inputs: dict[str, np.ndarray], names: Collection[str]
+    ) -> ModelProto:
+        """The model with scaled inputs and weights of the nodes with these names and of those beside them."""
         from autoopt.passes.quantize.activation_aware import channel_factors
 
-        layers = Layers(model)
-        matrices = float_matrices(model)
-        scales = InputScales(layers, insert=True)
-        for value, consumers in find_groups(layers).items():
+        scaled = to_ir(model)
+        scales = InputScales(scaled, insert=True)
+        for value, consumers in find_groups(scaled.graph).items():
             rounded = [node for node in consumers if node.name in names]
             if not rounded:
                 continue
-            rows = inputs[rounded[0].name]
-            factors = channel_factors(rows, [matrices[node.input[1]] for node in rounded], self._grid(self.bits))
+            rows = inputs[str(rounded[0].name)]
+            matrices = [matrix for node in rounded if (matrix := own_weight(node.inputs[1])) is not None]
+            factors = channel_factors(rows, matrices, self._grid(self.bits))
             if factors is not None and scales.move(value, consumers, factors):
                 for node in consumers:
-                    inputs[node.name] = rows / factors
-        scales.insert_multiplications()
+                    inputs[str(node.name)] = rows / factors
+        return to_proto(scaled)
 
     def _quantize(
         self,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
-from autoopt.model.lazy_imports import np
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import FUSIONS
-from autoopt.passes.onnx_tools.graphs import is_standard
-from autoopt.passes.quantize.channel_scales import Layers, powers_of_two
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.quantize.channel_scales import (
+    input_ranges,
+    only_consumer,
+    output_ranges,
+    own_weight,
+    powers_of_two,
+    scale,
+    scale_inputs,
+    scale_outputs,
+)
 from autoopt.registry import Minimum
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 ACTIVATIONS: Final = frozenset({"Relu", "LeakyRelu"})
 """Operators that a positive factor for each channel passes unchanged."""
@@ -27,10 +34,10 @@ ROUNDS: Final = 8
 class _Pair:
     """Two layers with nothing but homogeneous operators between them."""
 
-    first: NodeProto
-    bias: str
-    """Name of the first layer's bias; empty if it has none."""
-    second: NodeProto
+    first: ir.Node
+    bias: ir.Value | None
+    """The first layer's bias."""
+    second: ir.Node
 
 
 class CrossLayerEqualization(Pass):
@@ -44,83 +51,78 @@ class CrossLayerEqualization(Pass):
     depends_on = "model"
     conflicts = FUSIONS
     needs_ops = ("Conv", "Gemm", "MatMul")
-    libraries = ("onnx",)
+    libraries = ("onnx", "onnx-ir")
     aliases = ("cle", "weight_equalization")
 
     rounds: Annotated[int, Minimum(1), "number of times all pairs are equalized"] = ROUNDS
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        layers = Layers(model)
-        pairs = find_pairs(layers)
+    def run(self, model: ir.Model) -> ir.Model | None:
+        pairs = find_pairs(model.graph)
         changed = False
         for _ in range(self.rounds):
-            changes = [equalize(layers, pair) for pair in pairs]
+            changes = [equalize(pair) for pair in pairs]
             if not any(changes):
                 break
             changed = True
-        if not changed:
-            return None
-        return model
+        return model if changed else None
 
 
-def find_pairs(layers: Layers) -> list[_Pair]:
+def find_pairs(graph: Iterable[ir.Node]) -> list[_Pair]:
     """Find all pairs of layers that can exchange factors."""
     pairs: list[_Pair] = []
-    for node in layers.graph.node:
-        if layers.output_ranges(node) is None:
+    for node in graph:
+        if output_ranges(node) is None:
             continue
-        value, bias = _output_and_bias(layers, node)
-        following = _next_layer(layers, value, is_convolution=node.op_type == "Conv")
-        if following is None or layers.input_ranges(following) is None:
+        value, bias = _output_and_bias(node)
+        following = _next_layer(value, is_convolution=node.op_type == "Conv")
+        if following is None or input_ranges(following) is None:
             continue
         # A product behind a convolution sums along another axis than that of the channels.
-        if (node.op_type == "Conv") == (following.op_type == "Conv") and _has_plain_bias(layers, node, bias):
+        if (node.op_type == "Conv") == (following.op_type == "Conv") and _has_plain_bias(node, bias):
             pairs.append(_Pair(node, bias, following))
     return pairs
 
 
-def _output_and_bias(layers: Layers, node: NodeProto) -> tuple[str, str]:
-    """The layer's output, and the name of its bias; a MatMul may have it in an Add."""
-    value = node.output[0]
-    following = layers.only_consumer(value)
+def _output_and_bias(node: ir.Node) -> tuple[ir.Value, ir.Value | None]:
+    """The layer's output, and its bias; a MatMul may have it in an Add."""
+    value = node.outputs[0]
+    following = only_consumer(value)
     if node.op_type == "MatMul" and following is not None and following.op_type == "Add":
-        bias = next(name for name in following.input if name != value)
-        return following.output[0], bias
-    if len(node.input) > 2:
-        return value, node.input[2]
-    return value, ""
+        bias = next(other for other in following.inputs if other is not value)
+        return following.outputs[0], bias
+    return value, [*node.inputs, None][2]
 
 
-def _next_layer(layers: Layers, value: str, *, is_convolution: bool) -> NodeProto | None:
+def _next_layer(value: ir.Value, *, is_convolution: bool) -> ir.Node | None:
     """The only consumer of a value behind nodes that factors pass through, if the value is its first input."""
     homogeneous = ACTIVATIONS | POOLINGS if is_convolution else ACTIVATIONS
-    following = layers.only_consumer(value)
-    while following is not None and following.op_type in homogeneous and is_standard(following):
-        value, following = following.output[0], layers.only_consumer(following.output[0])
-    if following is None or following.input[0] != value:
+    following = only_consumer(value)
+    while following is not None and following.op_type in homogeneous and following.domain in DEFAULT_DOMAINS:
+        value, following = following.outputs[0], only_consumer(following.outputs[0])
+    if following is None or following.inputs[0] is not value:
         return None
     return following
 
 
-def _has_plain_bias(layers: Layers, node: NodeProto, bias: str) -> bool:
+def _has_plain_bias(node: ir.Node, bias: ir.Value | None) -> bool:
     """Tell if the bias is absent or holds one value for each output channel."""
-    if not bias:
+    if bias is None:
         return True
-    array, ranges = layers.weight(bias), layers.output_ranges(node)
+    array, ranges = own_weight(bias), output_ranges(node)
     return array is not None and ranges is not None and array.shape == ranges.shape
 
 
-def equalize(layers: Layers, pair: _Pair) -> bool:
+def equalize(pair: _Pair) -> bool:
     """Give each channel between two layers the same range on both sides; tell if anything changed."""
-    before, after = layers.output_ranges(pair.first), layers.input_ranges(pair.second)
+    before, after = output_ranges(pair.first), input_ranges(pair.second)
     if before is None or after is None or before.shape != after.shape:
         return False
     usable = (before > 0) & (after > 0)
     factors = powers_of_two(np.sqrt(np.divide(before, after, where=usable, out=np.ones_like(before))))
     if (factors == 1).all():
         return False
-    layers.scale_outputs(pair.first, 1 / factors)
-    if pair.bias:
-        layers.scale(pair.bias, 1 / factors)
-    layers.scale_inputs(pair.second, factors)
+    scale_outputs(pair.first, 1 / factors)
+    if pair.bias is not None:
+        scale(pair.bias, 1 / factors)
+    scale_inputs(pair.second, factors)
     return True

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.onnx_tools.graphs import new_name
-from autoopt.passes.quantize.channel_scales import Layers
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
+from autoopt.passes.onnx_tools.values import taken_names
+from autoopt.passes.quantize.channel_scales import (
+    input_ranges,
+    is_local,
+    only_consumer,
+    output_ranges,
+    own_weight,
+    scale,
+    scale_inputs,
+    scale_outputs,
+)
 
 SCALE_INPUTS: Final = {
     "LayerNormalization": (1, 2),
@@ -22,77 +30,85 @@ SCALE_INPUTS: Final = {
 """Operator -> the inputs that scale the channels of its first output: all of them together; for Mul, either one."""
 
 
+def find_groups(graph: Iterable[ir.Node]) -> dict[ir.Value, list[ir.Node]]:
+    """Find the values that MatMul and Gemm with weights of their own read, each with those nodes."""
+    groups: dict[ir.Value, list[ir.Node]] = {}
+    for node in graph:
+        value = node.inputs[0] if node.op_type in ("MatMul", "Gemm") else None
+        if value is not None and input_ranges(node) is not None:
+            groups.setdefault(value, []).append(node)
+    return groups
+
+
 class InputScales:
     """Moves factors into weights. The node that computes the input, or a new Mul with `insert`, takes their inverse."""
 
-    def __init__(self, layers: Layers, insert: bool) -> None:
-        self._layers = layers
+    def __init__(self, model: ir.Model, insert: bool) -> None:
+        self._graph = model.graph
         self._insert = insert
-        self._inserted: dict[int, list[NodeProto]] = {}
-        self._index = {output: index for index, node in enumerate(layers.graph.node) for output in node.output}
-        self._names = {*self._index, *layers.consumers}
+        self._first = model.graph[0]
+        self._names = taken_names(model)
 
-    def move(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> bool:
+    def move(self, value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> bool:
         """Scale the weights of these layers by input channel and divide the value; False if that is impossible."""
-        if not self._absorb(value, consumers, 1 / factors):
+        if not _absorb(value, consumers, 1 / factors):
             if not self._insert:
                 return False
             self._multiply(value, consumers, 1 / factors)
         for node in consumers:
-            self._layers.scale_inputs(node, factors)
+            scale_inputs(node, factors)
         return True
 
-    def _absorb(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> bool:
-        """Scale the weights of the node that computes a value; False if it has none or others read the value."""
-        layers = self._layers
-        node = layers.producers.get(value)
-        has_other_readers = not layers.is_local(value) or len(layers.consumers[value]) != len(consumers)
-        if node is None or node.output[0] != value or has_other_readers:
-            return False
-        names = _scale_names(node)
-        if node.op_type == "Mul":
-            return any(self._scale_channels(name, factors) for name in names)
-        # Nothing may change unless all of them can.
-        are_vectors = bool(names) and all(self._is_vector(name, factors) for name in names)
-        if are_vectors:
-            for name in names:
-                self._scale_channels(name, factors)
-        return are_vectors
-
-    def _is_vector(self, name: str, factors: np.ndarray) -> bool:
-        array = self._layers.weight(name)
-        return array is not None and array.shape == factors.shape
-
-    def _scale_channels(self, name: str, factors: np.ndarray) -> bool:
-        """Multiply a weight with one element for each channel, or the weights of the MatMul that computes a value."""
-        layers = self._layers
-        if self._is_vector(name, factors):
-            layers.scale(name, factors)
-            return True
-        node = layers.producers.get(name)
-        if node is None or node.op_type != "MatMul" or layers.only_consumer(name) is None:
-            return False
-        ranges = layers.output_ranges(node)
-        if ranges is None or ranges.shape != factors.shape:
-            return False
-        layers.scale_outputs(node, factors)
-        return True
-
-    def _multiply(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> None:
-        scaled = new_name(f"{value}_scaled", self._names)
-        name = new_name(f"{value}_factors", self._names)
-        self._layers.graph.initializer.append(numpy_helper.from_array(factors.astype(np.float32), name))
-        node = helper.make_node("Mul", [value, name], [scaled], name=scaled)
-        self._inserted.setdefault(self._index.get(value, -1), []).append(node)
+    def _multiply(self, value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> None:
+        scaled = new_name(f"{value.name}_scaled", self._names)
+        name = new_name(f"{value.name}_factors", self._names)
+        tensor = ir.tensor(factors.astype(np.float32), name=name)
+        constant = ir.Value(name=name, const_value=tensor)
+        self._graph.register_initializer(constant)
+        product = ir.node("Mul", [value, constant], name=scaled)
+        product.outputs[0].name = scaled
+        maker = value.producer()
+        if maker is None:
+            self._graph.insert_before(self._first, product)
+        else:
+            self._graph.insert_after(maker, product)
         for consumer in consumers:
-            consumer.input[0] = scaled
-
-    def insert_multiplications(self) -> None:
-        """Add the multiplications to the graph."""
-        self._layers.insert(self._inserted)
+            consumer.replace_input_with(0, product.outputs[0])
 
 
-def _scale_names(node: NodeProto) -> list[str]:
-    """The inputs that scale the channels of a node's first output; optional ones may be absent."""
-    inputs = dict(enumerate(node.input))
-    return [inputs[index] for index in SCALE_INPUTS.get(node.op_type, ()) if inputs.get(index)]
+def _absorb(value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> bool:
+    """Scale the weights of the node that computes a value; False if it has none or others read the value."""
+    node = value.producer()
+    readers = {use.node for use in value.uses()}
+    if node is None or node.outputs[0] is not value or not is_local(value) or len(readers) != len(consumers):
+        return False
+    weights = [node.inputs[index] for index in SCALE_INPUTS.get(node.op_type, ()) if index < len(node.inputs)]
+    if node.op_type == "Mul":
+        return any(_scale_channels(weight, factors) for weight in weights)
+    # Nothing may change unless all of them can.
+    vectors = [weight for weight in weights if weight is not None]
+    are_vectors = bool(vectors) and all(_is_vector(weight, factors) for weight in vectors)
+    if are_vectors:
+        for weight in vectors:
+            scale(weight, factors)
+    return are_vectors
+
+
+def _is_vector(value: ir.Value | None, factors: np.ndarray) -> bool:
+    array = own_weight(value)
+    return array is not None and array.shape == factors.shape
+
+
+def _scale_channels(value: ir.Value | None, factors: np.ndarray) -> bool:
+    """Multiply a weight with one element for each channel, or the weights of the MatMul that computes a value."""
+    if _is_vector(value, factors):
+        scale(value, factors)
+        return True
+    node = value and value.producer()
+    if value is None or node is None or node.op_type != "MatMul" or only_consumer(value) is None:
+        return False
+    ranges = output_ranges(node)
+    if ranges is None or ranges.shape != factors.shape:
+        return False
+    scale_outputs(node, factors)
+    return True

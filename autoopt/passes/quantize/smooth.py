@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from autoopt.model.lazy_imports import np
+from autoopt.model.io import load_weights
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FUSIONS
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.graphs import name_nodes
 from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.passes.quantize.channel_scales import Layers, powers_of_two
-from autoopt.passes.quantize.input_scales import InputScales
+from autoopt.passes.quantize.channel_scales import input_ranges, powers_of_two
+from autoopt.passes.quantize.input_scales import InputScales, find_groups
 from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
 
 ITEMS: Final = 32
 """Calibration items that the ranges of channels are taken from."""
@@ -33,7 +35,7 @@ class SmoothQuant(Pass):
     needs_data = True
     conflicts = FUSIONS
     needs_ops = ("MatMul", "Gemm")
-    libraries = ("onnx", "onnxruntime")
+    libraries = ("onnx", "onnx-ir", "onnxruntime")
     aliases = ("smoothquant",)
     version = 2
 
@@ -41,31 +43,26 @@ class SmoothQuant(Pass):
     insert: Annotated[bool, "insert a multiplication where no layer normalization takes the factors"] = True
     samples: Annotated[int, Minimum(0), "maximum number of calibration items; 0: all"] = ITEMS
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         if not 0 <= self.alpha <= 1:
             raise Refused(f"alpha must be between 0 and 1, not {self.alpha}")
-        name_nodes(model)
-        layers = Layers(model)
-        groups = find_groups(layers)
-        ranges = self._channel_ranges(model, list(groups))
-        scales = InputScales(layers, self.insert)
+        groups = find_groups(model.graph)
+        ranges = self._channel_ranges(model, [str(value.name) for value in groups])
+        scales = InputScales(model, self.insert)
         changed = False
         for value, consumers in groups.items():
-            if value in ranges:
-                factors = smoothing_factors(layers, consumers, ranges[value], self.alpha)
+            if str(value.name) in ranges:
+                factors = smoothing_factors(consumers, ranges[str(value.name)], self.alpha)
                 changed |= factors is not None and scales.move(value, consumers, factors)
-        scales.insert_multiplications()
-        if not changed:
-            return None
-        return model
+        return model if changed else None
 
-    def _channel_ranges(self, model: ModelProto, values: list[str]) -> dict[str, np.ndarray]:
+    def _channel_ranges(self, model: ir.Model, values: list[str]) -> dict[str, np.ndarray]:
         """The largest absolute value of each channel, the last axis, over the calibration data."""
         from autoopt.passes.quantize.layer_errors import run_values
 
         ranges: dict[str, np.ndarray] = {}
         reader = CalibrationReader(self.context, self.samples)
-        for arrays in run_values(model, values, reader, self.context.work):
+        for arrays in run_values(_loaded(model), values, reader, self.context.work):
             for name in arrays.keys() & values:
                 array = arrays[name]
                 largest = np.abs(array).reshape(-1, array.shape[-1]).max(axis=0, initial=0)
@@ -75,22 +72,19 @@ class SmoothQuant(Pass):
         return ranges
 
 
-def find_groups(layers: Layers) -> dict[str, list[NodeProto]]:
-    """Find the values that MatMul and Gemm with weights of their own read, each with those nodes."""
-    groups: dict[str, list[NodeProto]] = {}
-    for node in layers.graph.node:
-        if node.op_type in ("MatMul", "Gemm") and layers.input_ranges(node) is not None:
-            groups.setdefault(node.input[0], []).append(node)
-    return groups
+def _loaded(model: ir.Model) -> ModelProto:
+    """The model as a protobuf with its weights, which the runtime takes."""
+    proto = to_proto(model)
+    name_nodes(proto)
+    load_weights(proto)
+    return proto
 
 
-def smoothing_factors(
-    layers: Layers, consumers: list[NodeProto], activations: np.ndarray, alpha: float
-) -> np.ndarray | None:
+def smoothing_factors(consumers: list[ir.Node], activations: np.ndarray, alpha: float) -> np.ndarray | None:
     """Factors for the input channels of these layers, from the ranges of their input; None if they all are 1."""
     weights = np.zeros_like(activations)
     for node in consumers:
-        ranges = layers.input_ranges(node)
+        ranges = input_ranges(node)
         if ranges is None or ranges.shape != weights.shape:
             return None
         weights = np.maximum(weights, ranges)

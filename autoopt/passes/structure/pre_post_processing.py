@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
-from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.opsets import raised
 from autoopt.passes.onnx_tools.values import find_values, given_inputs
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 
 class PrependPreprocessing(Pass):
@@ -32,8 +28,8 @@ class PrependPreprocessing(Pass):
     mean: Annotated[list[float], "values to subtract, one per channel or one for all; empty: none"] = []
     std: Annotated[list[float], "values to divide by, one per channel or one for all; empty: none"] = []
 
-    def run(self, model: ModelProto) -> ir.Model:
-        prepared = to_ir(at_least_opset(model, 13))
+    def run(self, model: ir.Model) -> ir.Model:
+        prepared = raised(model, 13)
         value = select_value(given_inputs(prepared.graph), self.input, "input")
         if value.dtype != ir.DataType.FLOAT or value.shape is None or len(value.shape) != 4:
             raise Refused(f"input {value.name!r} is not a float32 image batch (4 dimensions)")
@@ -72,8 +68,8 @@ class AppendPostprocessing(Pass):
     kind: Annotated[Literal["softmax", "sigmoid", "argmax"], "operation to append"] = "softmax"
     output: Annotated[str, "name of the output; empty: the only one"] = ""
 
-    def run(self, model: ModelProto) -> ir.Model:
-        prepared = to_ir(at_least_opset(model, 13))
+    def run(self, model: ir.Model) -> ir.Model:
+        prepared = raised(model, 13)
         graph = prepared.graph
         value = select_value(graph.outputs, self.output, "output")
         if value.type not in (ir.TensorType(ir.DataType.FLOAT), ir.TensorType(ir.DataType.FLOAT16)):

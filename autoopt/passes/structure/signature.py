@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from autoopt.model.lazy_imports import ir, ir_passes
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.values import find_values, give_types, given_inputs, taken_names
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto
 
 ElementType: TypeAlias = Literal[
     "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool"
@@ -60,17 +58,17 @@ class RemoveOutputs(Pass):
 
     outputs: Annotated[list[str], "names of the outputs to remove"]
 
-    def run(self, model: ModelProto) -> ir.Model:
-        removed = find_values(self.outputs, model.graph.output, "output")
-        if len(removed) == len(model.graph.output):
+    def run(self, model: ir.Model) -> ir.Model:
+        graph = model.graph
+        removed = find_values(self.outputs, graph.outputs, "output")
+        if len(removed) == len(graph.outputs):
             raise Refused("a model needs at least one output")
-        for value in removed:  # before the conversion, because onnx-ir cannot hold maps
-            model.graph.output.remove(value)
-        changed = apply_ir_passes(to_ir(model), ir_passes.RemoveUnusedNodesPass())
-        graph = changed.graph
+        for value in removed:
+            graph.outputs.remove(value)
+        model = apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass())
         for unused in [each for each in graph.inputs if not each.uses() and not each.is_graph_output()]:
             graph.inputs.remove(unused)
-        return changed
+        return model
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None  # the outputs cannot be compared one by one
