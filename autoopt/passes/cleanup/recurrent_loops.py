@@ -124,16 +124,13 @@ def _stacks_of_list(state: State, insert: ir.Node) -> list[Stack]:
 def _read_number(loop: RecurrentLoop, state: State, add: ir.Node) -> None:
     """Record an integer to which each iteration adds a fixed number."""
     step = fixed_value(add.inputs[1])
-    if add.inputs[0] is not state.before or step is None or step.size != 1 or _is_read(state.final):
+    is_read = bool(state.final.uses()) or state.final.is_graph_output()
+    if add.inputs[0] is not state.before or step is None or step.size != 1 or is_read:
         raise NotACellError("it counts in another way than by adding a fixed number")
     loop.numbers[state.before] = (state.initial, int(step.reshape(())))
     start = fixed_value(state.initial)
     if step == 1 and start is not None and not start.any():
         loop.counted.add(add.outputs[0])
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
 
 
 def fixed_value(value: ir.Value | None) -> ndarray | None:

@@ -40,7 +40,10 @@ class Masks:
             if softmax.op_type != "Softmax":
                 continue
             masked = self._masked(softmax.inputs[0])
-            if masked is not None and masked[1] is not None and not _is_sum(softmax.inputs[0], *masked):
+            if masked is None or masked[1] is None:
+                continue
+            added = producer(softmax.inputs[0], "Add")
+            if added is None or set(added.inputs) != set(masked):
                 softmax.replace_input_with(0, self._node("Add", masked))
 
     def bounded(self, mask: ir.Value) -> ir.Value:
@@ -158,12 +161,6 @@ class Masks:
     def _append(self, node: ir.Node) -> ir.Value:
         self._graph.append(node)
         return node.outputs[0]
-
-
-def _is_sum(value: ir.Value | None, scores: ir.Value, mask: ir.Value | None) -> bool:
-    """Tell if a value is the sum of scores and a mask already."""
-    node = producer(value, "Add")
-    return node is not None and set(node.inputs) == {scores, mask}
 
 
 def _hides(value: ir.Value | None) -> bool:

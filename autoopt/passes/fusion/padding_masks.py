@@ -11,7 +11,7 @@ from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, attribute_values, constant_tensors, walk_nodes
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto
 
 MASK_INPUTS: Final = {"Attention": 3, "MultiHeadAttention": 4, "DecoderMaskedMultiHeadAttention": 4}
 """The input with the padding mask, by operator."""
@@ -29,7 +29,11 @@ def state_padding_value(fused: ModelProto, source: ModelProto) -> None:
     Raises:
         Refused: the attention is causal, or the source has no such number or several.
     """
-    masked = [node for node in walk_nodes(fused.graph) if _has_padding_mask(node)]
+    masked = []
+    for node in walk_nodes(fused.graph):
+        index = MASK_INPUTS.get(node.op_type)
+        if node.domain == ORT_DOMAIN and index is not None and any(node.input[index : index + 1]):
+            masked.append(node)
     if any(attribute_values(node).get("unidirectional") for node in masked):
         raise Refused("onnxruntime's causal attention gives other results behind padding than the model")
     unstated = [node for node in masked if VALUE not in attribute_values(node)]
@@ -40,11 +44,6 @@ def state_padding_value(fused: ModelProto, source: ModelProto) -> None:
         raise Refused("which number the model adds to scores of padding is unknown to onnxruntime's fusion")
     for node in unstated:
         node.attribute.append(helper.make_attribute(VALUE, *values))
-
-
-def _has_padding_mask(node: NodeProto) -> bool:
-    index = MASK_INPUTS.get(node.op_type)
-    return node.domain == ORT_DOMAIN and index is not None and len(node.input) > index and bool(node.input[index])
 
 
 def _mask_values(graph: GraphProto) -> Iterator[float]:

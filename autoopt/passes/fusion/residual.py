@@ -38,9 +38,12 @@ class SplitSkipNormalization(Pass):
         for node in nodes:
             if _operator(node) == SKIP_NORMALIZATION and has_normalization:
                 changed |= _split(node)
-            elif _operator(node) == "Add" and _is_normalized(node.outputs[0]):
-                node.op_type = "Sum"
-                changed = True
+            elif _operator(node) == "Add":
+                # Normalized by one operator, or by the subtraction of its mean.
+                reading = {_operator(use.node) for use in node.outputs[0].uses() if use.idx == 0}
+                if "LayerNormalization" in reading or reading >= {"ReduceMean", "Sub"}:
+                    node.op_type = "Sum"
+                    changed = True
         return model if changed else None
 
 
@@ -66,9 +69,3 @@ def _split(node: ir.Node) -> bool:
     assert node.graph is not None
     convenience.replace_nodes_and_values(node.graph, node, [node], [total, normalized], old, new[: len(old)])
     return True
-
-
-def _is_normalized(value: ir.Value) -> bool:
-    """Tell if a value is normalized: by one operator, or by the subtraction of its mean."""
-    reading = {_operator(use.node) for use in value.uses() if use.idx == 0}
-    return "LayerNormalization" in reading or reading >= {"ReduceMean", "Sub"}

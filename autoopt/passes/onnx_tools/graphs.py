@@ -135,8 +135,12 @@ def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     dimensions, the sizes that they recorded for other values are forgotten: the runtime would rely on them.
     """
     graph, names = result.graph, names_of(inputs)
-    if _has_other_sizes(graph, inputs):
-        _forget_sizes(graph)
+    before = {value.name: _fixed_sizes(value) for value in inputs}
+    if any(value.name in before and _fixed_sizes(value) != before[value.name] for value in graph.input):
+        del graph.value_info[:]
+        for output in graph.output:
+            for dim in output.type.tensor_type.shape.dim:
+                dim.Clear()
     renamed = _undo_renaming(graph, names)
     weights = weight_names(result)
     kept = [value for value in inputs if value.name not in weights]
@@ -152,12 +156,6 @@ def restore_output_types(outputs: Iterable[ValueInfoProto], result: ModelProto) 
             output.type.CopyFrom(known[output.name].type)
 
 
-def _has_other_sizes(graph: GraphProto, inputs: Iterable[ValueInfoProto]) -> bool:
-    """Tell if an input of the graph has other fixed sizes than the one of its name in `inputs`."""
-    before = {value.name: _fixed_sizes(value) for value in inputs}
-    return any(value.name in before and _fixed_sizes(value) != before[value.name] for value in graph.input)
-
-
 def _undo_renaming(graph: GraphProto, names: Collection[str]) -> dict[str, str]:
     """Have nodes read inputs of these names that a library reads by others, in place; the names by those others."""
     renamed: dict[str, str] = {}
@@ -168,14 +166,6 @@ def _undo_renaming(graph: GraphProto, names: Collection[str]) -> dict[str, str]:
         replace_items(graph.node, [node for node in graph.node if node.output[0] not in names])
         rename_inputs(walk_nodes(graph), renamed)
     return renamed
-
-
-def _forget_sizes(graph: GraphProto) -> None:
-    """Remove the sizes of all values but the inputs, in place."""
-    del graph.value_info[:]
-    for output in graph.output:
-        for dim in output.type.tensor_type.shape.dim:
-            dim.Clear()
 
 
 def values_from_inputs(model: ModelProto) -> frozenset[str]:

@@ -101,9 +101,18 @@ def _call_without(weights: Sequence[TensorProto], tool: Callable[[ModelProto], R
     load_weights(light)
     result = tool(light)
     if result is not None:
-        _drop_inputs_for(weights, model, result)
         _put_back(weights, model, result)
     return result
+
+
+def _put_back(weights: Iterable[TensorProto], model: ModelProto, result: ModelProto) -> None:
+    """Give the result of a tool the weights that it reads, at their places, in place of their inputs."""
+    added = names_of(weights) - names_of(model.graph.input)
+    graphs.replace_items(result.graph.input, [value for value in result.graph.input if value.name not in added])
+    used = graphs.read_names(result.graph)
+    result.graph.initializer.extend(tensor for tensor in weights if tensor.name in used)
+    places = {tensor.name: place for place, tensor in enumerate(model.graph.initializer)}
+    result.graph.initializer.sort(key=lambda tensor: places.get(tensor.name, len(places)))
 
 
 def refuse_invalid(model: ModelProto, reason: str) -> None:
@@ -144,18 +153,3 @@ def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelPr
             value = helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             light.graph.input.append(value)
     return light
-
-
-def _drop_inputs_for(weights: Iterable[TensorProto], model: ModelProto, result: ModelProto) -> None:
-    """Drop the inputs that stand for weights, but not those that the model itself has."""
-    added = names_of(weights) - names_of(model.graph.input)
-    inputs = [value for value in result.graph.input if value.name not in added]
-    graphs.replace_items(result.graph.input, inputs)
-
-
-def _put_back(weights: Iterable[TensorProto], model: ModelProto, result: ModelProto) -> None:
-    """Give the result of a tool the weights that it reads, at their places among those of the model."""
-    used = graphs.read_names(result.graph)
-    result.graph.initializer.extend(tensor for tensor in weights if tensor.name in used)
-    places = {tensor.name: place for place, tensor in enumerate(model.graph.initializer)}
-    result.graph.initializer.sort(key=lambda tensor: places.get(tensor.name, len(places)))

@@ -42,7 +42,7 @@ def quiet() -> Iterator[None]:
 
 
 ALLOWZERO: Final = 14
-"""Version of ai.onnx from which Reshape can have sizes that are zero."""
+"""Version of ai.onnx from which Reshape has the attribute `allowzero`."""
 MAX_ROUNDS: Final = 20
 """Rewriting stops after this many rounds, because rules may undo each other."""
 
@@ -70,7 +70,10 @@ def apply_rules(model: ir.Model, rules: Sequence[RewriteRule]) -> ir.Model | Non
             rounds += 1
         if not rounds:
             return None
-        _drop_unknown_attributes(model)
+        if model.opset_imports.get("", 0) < ALLOWZERO:  # which the rules write whatever the version
+            for node in model.graph.all_nodes():
+                if node.op_type == "Reshape":
+                    node.attributes.pop("allowzero", None)
         for ir_pass in (
             ir_passes.RemoveUnusedNodesPass(),
             ir_passes.RemoveUnusedFunctionsPass(),
@@ -78,15 +81,6 @@ def apply_rules(model: ir.Model, rules: Sequence[RewriteRule]) -> ir.Model | Non
         ):
             model = ir_pass(model).model
         return model
-
-
-def _drop_unknown_attributes(model: ir.Model) -> None:
-    """Remove `allowzero`, which the rules write whatever the version, where Reshape does not have it."""
-    if model.opset_imports.get("", 0) >= ALLOWZERO:
-        return
-    for node in model.graph.all_nodes():
-        if node.op_type == "Reshape":
-            node.attributes.pop("allowzero", None)
 
 
 def rule_sets() -> dict[str, list[RewriteRule]]:

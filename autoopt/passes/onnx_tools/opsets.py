@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.errors import one_line
@@ -78,7 +79,7 @@ def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") ->
     for converter in sorted(CONVERTERS, key=lambda name: name != first):
         try:
             with quiet():
-                converted = _convert_with(converter, model, version)
+                converted = call_without_weights(partial(CONVERTERS[converter], version=version), model)
         except Exception as error:  # the converters raise bare exceptions of several kinds
             failures.append(f"{converter}: {one_line(str(error))}")
             continue
@@ -88,10 +89,6 @@ def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") ->
             return converted
         failures.append(f"{converter}: stopped at opset {opset(converted)}")
     raise ValueError("; ".join(failures))
-
-
-def _convert_with(converter: Converter, model: ModelProto, version: int) -> ModelProto:
-    return call_without_weights(lambda light: CONVERTERS[converter](light, version), model)
 
 
 def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
@@ -141,7 +138,7 @@ def _convert_with_onnxscript(model: ModelProto, version: int) -> ModelProto:
     return to_proto(ir_model)
 
 
-CONVERTERS: Final[Mapping[Converter, Callable[[ModelProto, int], ModelProto]]] = {
+CONVERTERS: Final[Mapping[Converter, Callable[..., ModelProto]]] = {
     "onnx": _convert_with_onnx,
     "onnxscript": _convert_with_onnxscript,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from autoopt.model.lazy_imports import onnx
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import ModelProto
     from onnxruntime.transformers.onnx_model import OnnxModel
     from onnxruntime.transformers.shape_infer_helper import SymbolicShapeInferenceHelper
 
@@ -55,7 +56,8 @@ class KnownShapes:
         if not asking.enable_shape_infer:
             return None
         graph = asking.model.graph
-        values, nodes = _values(graph), _digest(graph)
+        values = frozenset(name for node in graph.node for name in (*node.input, *node.output) if name)
+        nodes = sha256(b"".join(node.SerializeToString(deterministic=True) for node in graph.node)).digest()
         for number, result in enumerate(self._results):
             # Names that an attempt made up may mean something else in the next one.
             is_reduced_source = number == 0 and values <= result.values
@@ -63,18 +65,6 @@ class KnownShapes:
                 return result.shapes
         self._results.append(_Inferred(values, nodes, _infer(asking.model)))
         return self._results[-1].shapes
-
-
-def _values(graph: GraphProto) -> frozenset[str]:
-    """Names of all values that nodes of a graph, but not of its subgraphs, read or write."""
-    return frozenset(name for node in graph.node for name in (*node.input, *node.output) if name)
-
-
-def _digest(graph: GraphProto) -> bytes:
-    digest = sha256()
-    for node in graph.node:
-        digest.update(node.SerializeToString(deterministic=True))
-    return digest.digest()
 
 
 def _infer(model: ModelProto) -> SymbolicShapeInferenceHelper | None:
@@ -89,13 +79,7 @@ def _infer(model: ModelProto) -> SymbolicShapeInferenceHelper | None:
     if not is_complete:
         return None
     # The rest of its state holds copies of the weights.
-    shapes.known_vi_ = {name: _copied(value) for name, value in shapes.known_vi_.items()}
+    shapes.known_vi_ = {name: deepcopy(value) for name, value in shapes.known_vi_.items()}
     shapes.out_mp_, shapes.tmp_mp_, shapes.model_ = onnx.ModelProto(), onnx.ModelProto(), None
     shapes.initializers_ = {}
     return shapes
-
-
-def _copied(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
-    copied = onnx.ValueInfoProto()
-    copied.CopyFrom(value)
-    return copied

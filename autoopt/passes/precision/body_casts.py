@@ -21,7 +21,12 @@ def name_values_apart(model: ModelProto) -> None:
     for graph in walk_graphs(model.graph):
         own = defined_names(graph) - {""}
         for name in sorted(own & seen):
-            _rename(graph, name, new_name(name, taken))
+            new = new_name(name, taken)
+            for inner in walk_graphs(graph):
+                rename_value(inner, name, new)
+                for item in (*inner.input, *inner.output, *inner.value_info):
+                    if item.name == name:
+                        item.name = new
         seen |= own
 
 
@@ -38,12 +43,3 @@ def move_casts(graph: GraphProto, original: set[str]) -> None:
             moved.add(node.name)
     if moved:
         replace_items(graph.node, [node for node in graph.node if node.name not in moved])
-
-
-def _rename(graph: GraphProto, old: str, new: str) -> None:
-    """Rename a value that a graph defines, in its own bodies too."""
-    for inner in walk_graphs(graph):
-        rename_value(inner, old, new)
-        for item in (*inner.input, *inner.output, *inner.value_info, *inner.initializer):
-            if item.name == old:
-                item.name = new

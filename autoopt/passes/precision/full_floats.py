@@ -47,7 +47,13 @@ class Float32(Pass):
         if op_counts(model)["DequantizeLinear"]:
             raise Refused("the model is quantized; dequantize turns it into a float model")
         kinds = {value.name: ir.DataType(value.type.tensor_type.elem_type) for value in (*inputs, *outputs)}
-        _convert(model, types)
+        for tensor in tensors(model):
+            if tensor.data_type in types:
+                _make_float32(tensor)
+        for node in walk_nodes(model.graph):
+            for attribute in node.attribute:
+                if attribute.name in TYPE_ATTRIBUTES and attribute.i in types:
+                    attribute.i = onnx.TensorProto.FLOAT
         for graph in walk_graphs(model.graph):
             del graph.value_info[:]
             for value in _of_types((*graph.input, *graph.output), types):
@@ -68,17 +74,6 @@ class Float64ToFloat32(Float32):
     tolerance: ClassVar[Tolerance] = "lossy"
     aliases = ("double_to_float",)
     converted: ClassVar[tuple[str, ...]] = ("DOUBLE",)
-
-
-def _convert(model: ModelProto, types: Collection[int]) -> None:
-    """Convert tensors of these types to float32, in place, and let nodes that name such a type have results of it."""
-    for tensor in tensors(model):
-        if tensor.data_type in types:
-            _make_float32(tensor)
-    for node in walk_nodes(model.graph):
-        for attribute in node.attribute:
-            if attribute.name in TYPE_ATTRIBUTES and attribute.i in types:
-                attribute.i = onnx.TensorProto.FLOAT
 
 
 def _make_float32(tensor: onnx.TensorProto) -> None:

@@ -82,6 +82,8 @@ def calibrate(
     Raises:
         Refused: there is no calibration data.
     """
+    from onnxruntime.quantization.calibrate import save_tensors_data
+
     reader = CalibrationReader(context, limit or enough_items(context))
     path = context.work / "ranges.json"
     key = json.dumps([method, settings], sort_keys=True)
@@ -91,10 +93,15 @@ def calibrate(
         if key not in statistics.ranges:
             large = is_large(model) and not is_split(stored)
             collector = _Collector(stored, reader, large, statistics)
-            statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
+            save_tensors_data(collector.tensors_data(method, settings), path)
+            statistics.ranges[key] = path.read_text()
     path.write_text(statistics.ranges[key])
     usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
-    usable -= {name for name in usable & _softmax_inputs(model) if _span(statistics.extremes[name]) > WIDEST_SCORES}
+    scores = {node.input[0] for node in walk_nodes(model.graph) if node.op_type == "Softmax"}
+    for name in usable & scores:
+        low, high = map(float, statistics.extremes[name])
+        if high - low > WIDEST_SCORES:
+            usable.remove(name)
     highest = {name: float(high) for name, (_, high) in statistics.extremes.items()}
     return Ranges(path, frozenset(usable), frozenset(statistics.extremes) - usable, highest)
 
@@ -107,14 +114,6 @@ def _stored(model: ModelProto, work: Path) -> Iterator[Path]:
             yield path
     else:
         yield io.save(model, work / "calibrate", external=is_large(model))
-
-
-def _ranges_file(data: TensorsData, path: Path) -> str:
-    """Write ranges to a file as onnxruntime does; returns its content."""
-    from onnxruntime.quantization.calibrate import save_tensors_data
-
-    save_tensors_data(data, path)
-    return path.read_text()
 
 
 def _statistics(key: str, op_types: list[str]) -> Statistics:
@@ -230,14 +229,6 @@ class _Counted:
 def _is_finite(extremes: tuple[np.float32, np.float32]) -> bool:
     """False also for the lowest numbers of a type, which masks of attention have in place of infinity."""
     return bool((np.abs(extremes) < INFINITE).all())
-
-
-def _softmax_inputs(model: ModelProto) -> set[str]:
-    return {node.input[0] for node in walk_nodes(model.graph) if node.op_type == "Softmax"}
-
-
-def _span(extremes: tuple[np.float32, np.float32]) -> float:
-    return float(extremes[1]) - float(extremes[0])
 
 
 def _min_max_range(extremes: tuple[np.float32, np.float32], settings: Mapping[str, Any]) -> TensorData:

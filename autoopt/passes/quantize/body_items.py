@@ -55,7 +55,10 @@ class Body:
         outside = read_names(graph) - inner.union(*map(defined_names, walk_graphs(graph))) - {""}
         self.captured = sorted(outside - constants.keys())
         """Names of the values that it reads from outside, without weights."""
-        self._weights = {value: _renamed(constants[value], value) for value in sorted(outside & constants.keys())}
+        self._weights: dict[str, TensorProto] = {}
+        for value in sorted(outside & constants.keys()):
+            self._weights[value] = deepcopy(constants[value])
+            self._weights[value].name = value
         self._graph = graph
         self._name = name
         self._outer = outer
@@ -123,12 +126,6 @@ class Body:
         replace_items(self._graph.node, new.node)
         replace_items(self._graph.initializer, weights)
         del self._graph.value_info[:]
-
-
-def _renamed(tensor: TensorProto, name: str) -> TensorProto:
-    copy = deepcopy(tensor)
-    copy.name = name
-    return copy
 
 
 def quantize_bodies(

@@ -87,7 +87,9 @@ class CalibratedWeightQuantization(Pass):
         if not 0 <= self.sensitive_share <= 1:
             raise Refused(f"sensitive_share must be between 0 and 1, not {self.sensitive_share}")
         model = with_matmuls(model, self.nodes_to_exclude)
-        nodes = self._layers(model)
+        weights = float_matrices(model)
+        products = weighted_matmuls(model, [model.graph], self.nodes_to_exclude)
+        nodes = [node for node in products if node.input[1] in weights]
         if not nodes:
             return None
         tied = tied_tables(model, nodes) if self.embedding_bits else {}
@@ -110,12 +112,6 @@ class CalibratedWeightQuantization(Pass):
             model = to_proto(whole)
         import_ort_domain(model)
         return model
-
-    def _layers(self, model: ModelProto) -> list[NodeProto]:
-        """The products of the main graph with a matrix of floats."""
-        weights = float_matrices(model)
-        nodes = weighted_matmuls(model, [model.graph], self.nodes_to_exclude)
-        return [node for node in nodes if node.input[1] in weights]
 
     def _grid(self, bits: int) -> BlockGrid:
         return BlockGrid(bits, self.block_size, self.is_symmetric)

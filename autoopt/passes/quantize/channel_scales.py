@@ -6,7 +6,6 @@ computes the same floats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,17 +51,14 @@ def channel_axes(node: ir.Node) -> ChannelAxes | None:
     if weight is None or not weight.size:
         return None
     if node.op_type == "Conv":
-        return _convolution_axes(weight.shape, node.attributes.get_int("group", 1))
+        groups = node.attributes.get_int("group", 1)
+        is_depthwise = groups == weight.shape[0] and weight.shape[1] == 1
+        if groups == 1:
+            return ChannelAxes(1, 0)
+        return ChannelAxes(0 if is_depthwise else None, 0)
     if weight.ndim != 2 or node.attributes.get_int("transA", 0):
         return None
     return ChannelAxes(1, 0) if node.attributes.get_int("transB", 0) else ChannelAxes(0, 1)
-
-
-def _convolution_axes(shape: Sequence[int], groups: int) -> ChannelAxes:
-    if groups == 1:
-        return ChannelAxes(1, 0)
-    is_depthwise = groups == shape[0] and shape[1] == 1
-    return ChannelAxes(0 if is_depthwise else None, 0)
 
 
 def input_ranges(node: ir.Node) -> np.ndarray | None:

@@ -18,7 +18,6 @@ from autoopt.registry import Minimum
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
-    from nncf import AdvancedQuantizationParameters
     from onnx import ModelProto
 
 
@@ -70,6 +69,10 @@ class NncfQuantization(Pass):
         before = op_counts(model)
         prepared = fold_constants(at_least_opset(model, 13))
         model_type = nncf.ModelType(self.model_type) if self.model_type else None
+        parameters = None
+        if self.smooth_quant_alpha is not None:
+            alphas = nncf.AdvancedSmoothQuantParameters(matmul=self.smooth_quant_alpha)
+            parameters = nncf.AdvancedQuantizationParameters(smooth_quant_alphas=alphas)
         try:
             with quiet():
                 quantized: ModelProto = nncf.quantize(
@@ -79,7 +82,7 @@ class NncfQuantization(Pass):
                     model_type=model_type,
                     fast_bias_correction=self.fast_bias_correction,
                     subset_size=self.subset_size,
-                    advanced_parameters=self._advanced_parameters(),
+                    advanced_parameters=parameters,
                 )
         except MemoryError:
             raise
@@ -90,13 +93,6 @@ class NncfQuantization(Pass):
         if not has_more_of(INTEGER_OPS, before, quantized):
             return None
         return quantized
-
-    def _advanced_parameters(self) -> AdvancedQuantizationParameters | None:
-        if self.smooth_quant_alpha is None:
-            return None
-        nncf = import_nncf()
-        alphas = nncf.AdvancedSmoothQuantParameters(matmul=self.smooth_quant_alpha)
-        return nncf.AdvancedQuantizationParameters(smooth_quant_alphas=alphas)
 
 
 class NncfWeightCompression(Pass):

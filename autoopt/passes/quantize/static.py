@@ -20,6 +20,7 @@ from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
+from autoopt.passes.quantize.equalize import CrossLayerEqualization
 from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
 from autoopt.passes.quantize.ort_quantizer import (
     accept_quantized,
@@ -30,6 +31,7 @@ from autoopt.passes.quantize.ort_quantizer import (
     rename_earlier_results,
     separate_uses_of_weights,
 )
+from autoopt.passes.quantize.smooth import SmoothQuant
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
 from autoopt.target import Accelerator
@@ -192,7 +194,9 @@ class StaticQuantization(Pass):
         op_types = self.quantized_op_types()
         if not any(node.op_type in op_types for node in walk_nodes(model.graph)):
             return None
-        self._check_settings()
+        for is_wrong, reason in self._rules():
+            if is_wrong:
+                raise Refused(reason)
         name_nodes(model)  # those that must stay in float are excluded by name
         with quiet():
             quantized = self._quantized(model)
@@ -212,7 +216,11 @@ class StaticQuantization(Pass):
         with_bodies = self.bodies and has_subgraphs(model) and not self._is_float8
         if with_bodies or self.bias_correction or self.equalize != "none":
             io.load_weights(model)  # these run parts of the model
-        prepared = at_least_opset(self._equalized(model), self.lowest_opset)
+        if self.equalize == "cross_layer":
+            model = self.run_inner(CrossLayerEqualization(), model)
+        elif self.equalize == "smooth":
+            model = self.run_inner(SmoothQuant(), model)
+        prepared = at_least_opset(model, self.lowest_opset)
         ranges = None
         if any(node.op_type in op_types for node in prepared.graph.node):
             prepared, ranges = self.calibrate(prepared)
@@ -264,22 +272,6 @@ class StaticQuantization(Pass):
         inner = type(self)(**vars(self))
         inner.context = context
         return inner._quantized(body)
-
-    def _equalized(self, model: ModelProto) -> ModelProto:
-        """The float model with its channels evened out, as `equalize` says."""
-        from autoopt.passes.quantize.equalize import CrossLayerEqualization
-        from autoopt.passes.quantize.smooth import SmoothQuant
-
-        if self.equalize == "none":
-            return model
-        if self.equalize == "cross_layer":
-            return self.run_inner(CrossLayerEqualization(), model)
-        return self.run_inner(SmoothQuant(), model)
-
-    def _check_settings(self) -> None:
-        for is_wrong, reason in self._rules():
-            if is_wrong:
-                raise Refused(reason)
 
     def _rules(self) -> Iterator[tuple[bool, str]]:
         """Yield what makes the settings wrong, each with the reason."""

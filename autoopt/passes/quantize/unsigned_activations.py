@@ -49,14 +49,10 @@ def _make_unsigned(quantizer: ir.Node, graph: ir.Graph) -> bool:
         old = node.inputs[2]
         assert old is not None
         assert point is not None
-        node.replace_input_with(2, _shifted(graph, f"{old.name}_unsigned", point))
+        name = f"{old.name}_unsigned"
+        if name not in graph.initializers:
+            unsigned = ir.tensor((point.numpy().astype(np.int16) + SHIFT).astype(np.uint8), name=name)
+            graph.register_initializer(ir.Value(name=name, const_value=unsigned))
+        node.replace_input_with(2, graph.initializers[name])
     value.dtype = ir.DataType.UINT8
     return True
-
-
-def _shifted(graph: ir.Graph, name: str, point: ir.TensorProtocol) -> ir.Value:
-    """The unsigned zero point for a signed one, which is added to the graph once."""
-    if name not in graph.initializers:
-        unsigned = ir.tensor((point.numpy().astype(np.int16) + SHIFT).astype(np.uint8), name=name)
-        graph.register_initializer(ir.Value(name=name, const_value=unsigned))
-    return graph.initializers[name]

@@ -101,7 +101,9 @@ class WeightOnlyQuantization(Pass):
         products = weighted_matmuls(model, [model.graph])
         head = self._head(model, products)
         excluded = [*self.nodes_to_exclude, *head]
-        matmuls = weighted_matmuls(model, self._quantized_graphs(model), excluded)
+        reaches_bodies = self.algorithm in ("default", "hqq")
+        graphs = walk_graphs(model.graph) if reaches_bodies else [model.graph]
+        matmuls = weighted_matmuls(model, graphs, excluded)
         as_qdq = self.quant_format == "QDQ"
         # MatMulNBits of the default algorithm pads incomplete blocks; everything else fails on them.
         if self.algorithm != "default" or as_qdq:
@@ -132,12 +134,6 @@ class WeightOnlyQuantization(Pass):
         if self.head_bits in (0, self.bits):
             return []
         return [node.name for node in last_products(model, products) if node.name not in self.nodes_to_exclude]
-
-    def _quantized_graphs(self, model: ModelProto) -> Iterable[GraphProto]:
-        """The graphs that the algorithm reaches."""
-        if self.algorithm in ("default", "hqq"):
-            return walk_graphs(model.graph)
-        return [model.graph]
 
     def _block_divisors(self) -> dict[int, int]:
         """Block sizes up to `block_size`, largest first, and the number that must divide the inner dimension.

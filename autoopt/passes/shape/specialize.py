@@ -109,8 +109,10 @@ def _common_contract(inputs: Sequence[ir.Value], context: PassContext) -> Retry 
             continue
         if common.is_constant:
             values[name] = common.first.tolist()
-        elif _is_narrower(value, common.sizes):
-            shapes[name] = list(common.sizes)
+        elif value.shape is not None and len(value.shape) == len(common.sizes):
+            pairs = zip(value.shape, common.sizes, strict=True)
+            if any(not fixed_size(old) and new for old, new in pairs):
+                shapes[name] = list(common.sizes)
     if len(values) == len(inputs) or not (values or shapes):
         return None
     return Retry("values and sizes taken from the calibration data", {"values": values, "shapes": shapes})
@@ -126,10 +128,3 @@ def _common_values(feeds: Iterable[Mapping[str, np.ndarray]]) -> dict[str, _Comm
             else:
                 common[name] = _Common(array, list(array.shape))
     return common
-
-
-def _is_narrower(value: ir.Value, sizes: Sequence[int | None]) -> bool:
-    """Tell if `sizes` fix a dimension that the input leaves open."""
-    if value.shape is None or len(value.shape) != len(sizes):
-        return False
-    return any(not fixed_size(old) and new for old, new in zip(value.shape, sizes, strict=True))

@@ -112,7 +112,9 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
         no known type.
     """
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
-    if (opset is not None and opset < MIN_OPSET) or _computes_inside(model):
+    inner = list(walk_nodes(model.graph))[len(model.graph.node) :]
+    computes_inside = bool(model.functions) or any(node.op_type not in EXACT_OPS for node in inner)
+    if (opset is not None and opset < MIN_OPSET) or computes_inside:
         return None
     copy = deepcopy(model)
     if opset is None:
@@ -157,8 +159,9 @@ class _NoiseWriter:
         after: list[NodeProto] = []
         inputs = list(node.input)
         if node.op_type in SUMMING_OPS:
+            terms: Container[str] = self.inexact if node.op_type in TWO_TERM_OPS else self.terms
             for position, name in enumerate(node.input):
-                if name in self._terms_of(node) and self._amplitude(name):
+                if name in terms and self._amplitude(name):
                     term = f"{name}__term_{self.places}"
                     before += self._noise(name, term, self.types[name], size=LOOSE_OPS.get(node.op_type, 1.0))
                     node.input[position] = term
@@ -179,12 +182,6 @@ class _NoiseWriter:
             return False
         truncates = node.op_type == "Cast" and not self._amplitude(node.output[0])
         return node.op_type in JUMPING_OPS or truncates
-
-    def _terms_of(self, node: NodeProto) -> Container[str]:
-        """The values that carry noise as terms of this node."""
-        if node.op_type in TWO_TERM_OPS:
-            return self.inexact
-        return self.terms
 
     def constants(self) -> Iterator[TensorProto]:
         """The initializers that the noise uses."""
@@ -277,13 +274,6 @@ def _amplitude_of(kind: int) -> float:
     if kind not in names:
         return 0.0
     return NOISE[names[kind]]
-
-
-def _computes_inside(model: ModelProto) -> bool:
-    """True if the model has functions, or subgraphs with operators that round."""
-    main = len(model.graph.node)
-    inner = list(walk_nodes(model.graph))[main:]
-    return bool(model.functions) or any(node.op_type not in EXACT_OPS for node in inner)
 
 
 def _given_types(model: ModelProto) -> dict[str, int]:

@@ -232,7 +232,10 @@ def _limit(expected: np.ndarray, spread: NoiseSpread | None, scale: float) -> np
     limit = SPREADS * spread.deviation
     if not spread.jumps:
         limit = np.minimum(limit, np.maximum(fixed, LARGE_SPREADS * spread.deviation))
-    return limit + SHARE_OF_TYPICAL * _typical(spread.deviation)
+    finite = spread.deviation[np.isfinite(spread.deviation)]
+    if finite.size:
+        limit = limit + SHARE_OF_TYPICAL * float(np.median(finite))
+    return limit
 
 
 def _as_often(error: np.ndarray, limit: np.ndarray) -> bool:
@@ -241,14 +244,6 @@ def _as_often(error: np.ndarray, limit: np.ndarray) -> bool:
     A value that jumps does so at another element in each run.
     """
     return bool((np.sort(error, axis=None) <= np.sort(limit, axis=None)).all())
-
-
-def _typical(deviation: np.ndarray) -> float:
-    """Median of the deviations that are finite; 0 without any."""
-    finite = deviation[np.isfinite(deviation)]
-    if not finite.size:
-        return 0.0
-    return float(np.median(finite))
 
 
 def _epsilon(array: np.ndarray) -> float:

@@ -177,16 +177,12 @@ def _spread(exact: np.ndarray, runs: Sequence[np.ndarray], jumps: bool) -> Noise
         return NoiseSpread(None, jumps)
     deviation = np.zeros(exact.shape)
     for run in runs:
+        moved = run != exact
         if is_float(exact):
-            deviation = np.maximum(deviation, _distance(exact, run))
-        else:
-            deviation = np.maximum(deviation, run != exact)
+            before = exact.astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                moved = np.abs(run.astype(np.float64) - before)
+            # Infinite where only the run is not finite, and 0 where it is not finite without noise.
+            moved = np.where(np.isfinite(before), np.nan_to_num(moved, nan=np.inf, posinf=np.inf), 0.0)
+        deviation = np.maximum(deviation, moved)
     return NoiseSpread(deviation, jumps)
-
-
-def _distance(exact: np.ndarray, noisy: np.ndarray) -> np.ndarray:
-    """Absolute differences; infinite where only `noisy` is not finite, and 0 where `exact` is not."""
-    before = exact.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        moved = np.abs(noisy.astype(np.float64) - before)
-    return np.where(np.isfinite(before), np.nan_to_num(moved, nan=np.inf, posinf=np.inf), 0.0)

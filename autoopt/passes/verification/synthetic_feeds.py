@@ -201,19 +201,16 @@ def _random_array(value: ValueInfoProto, shape: tuple[int, ...], limit: int, see
 def _index_limits(model: ModelProto) -> dict[str, int]:
     """Upper bounds of integer inputs: the length of the constant table that they index, or all bytes."""
     limits = {name: max(1, length) for name, length in table_lengths(model.graph).items()}
-    sources, any_byte = origins(model.graph), _byte_inputs(model)
+    sources = origins(model.graph)
+    # Pixels and codes may have any value.
+    kinds = (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
+    any_byte = {value.name for value in model.graph.input if value.type.tensor_type.elem_type in kinds}
     for node in model.graph.node:
         if node.op_type in _ANY_BYTE_OPS and node.input and node.input[0] in sources:
             any_byte.add(sources[node.input[0]])
     for name in any_byte:
         limits.setdefault(name, BYTE_VALUES)
     return limits
-
-
-def _byte_inputs(model: ModelProto) -> set[str]:
-    """Names of inputs that hold bytes (pixels, codes), which may have any value."""
-    kinds = (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
-    return {value.name for value in model.graph.input if value.type.tensor_type.elem_type in kinds}
 
 
 def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, np.ndarray] | None:
