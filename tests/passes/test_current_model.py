@@ -87,5 +87,5 @@ def test_a_pass_that_takes_an_ir_model_of_a_split_one_gets_no_weights(
     graph = splitting.save_split(MODELS["mlp"](), tmp_path / FOLDER)
     current = CurrentModel(graph, is_small=True)
     current.model.graph.name = "with weights"
-    assert any(io.external_tensors(current.copy("ir")))
-    assert not any(io.external_tensors(current.copy("proto")))
+    assert any(io.external_tensors(current.copy(lazy=True)))
+    assert not any(io.external_tensors(current.copy()))

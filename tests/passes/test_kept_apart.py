@@ -67,10 +67,11 @@ def test_an_output_of_maps_can_be_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "params"), [("split_stages", {"stage": 1, "cuts": [["p"]]}), ("append_postprocessing", {"output": "p"})]
+    ("name", "params"), [("split_stages", {"stage": 1, "cuts": [["x0"]]}), ("append_postprocessing", {"output": "p"})]
 )
 def test_passes_that_change_outputs_leave_maps_as_they_are(tmp_path: Path, name: str, params: dict[str, Any]) -> None:
     model = classifier(helper.make_tensor_value_info("p", TensorProto.FLOAT, ["n", 2]))
+    model.graph.value_info.append(helper.make_tensor_value_info("x0", TensorProto.FLOAT, ["n", 2]))
     result = step(tmp_path, model, name, **params)
     assert result["outcome"] == "ok", result["message"]
     outputs = {value.name: value.type for value in saved(result).graph.output}

@@ -9,7 +9,7 @@ import pytest
 from bench import step
 from micro_models import MODELS
 
-from autoopt.passes.base import PassContext, Refused
+from autoopt.passes.base import PassContext, Refused, SessionOptions
 from autoopt.passes.runtime.session_tuning import SessionTuning
 from autoopt.registry import registry
 from autoopt.space import Categorical
@@ -18,8 +18,10 @@ from autoopt.target import Accelerator
 
 def tuned(before: dict[str, Any], accelerator: Accelerator | None = None, **params: Any) -> dict[str, Any]:
     tuning = SessionTuning(**params)
-    tuning.context = PassContext(Path(), Path(), accelerator or Accelerator(), session_options=dict(before))
-    tuning.run(MODELS["mlp"]())
+    tuning.context = PassContext(
+        Path(), Path(), accelerator or Accelerator(), session_options=SessionOptions(dict(before))
+    )
+    tuning.run(tuning.context.session_options)
     return tuning.context.session_options
 
 

@@ -70,7 +70,7 @@ def _run_protected(pass_: LifecyclePass, model: ModelProto | Path | SessionOptio
 
     No two random nodes are alike, so that no library joins them, and what libraries cannot hold is kept apart.
     """
-    if isinstance(model, Path | dict):
+    if isinstance(model, Path) or not hasattr(model, "graph"):
         return run_on_form(pass_, model)
     kept = keep_apart(model, with_outputs="outputs" not in pass_.touches)
     with distinct_seeds(model) as seeds:
@@ -85,7 +85,7 @@ def _run_protected(pass_: LifecyclePass, model: ModelProto | Path | SessionOptio
 def run_on_form(pass_: LifecyclePass, model: ModelProto | Path | SessionOptions) -> ModelProto | Path | Retry | None:
     """Call `run` on the form that the pass takes, and return a protobuf for a model of onnx-ir."""
     taken: ir.Model | ModelProto | Path | SessionOptions = model
-    if form_of(type(pass_)) == "ir" and not isinstance(model, Path | dict):
+    if form_of(type(pass_)) == "ir":
         taken = to_ir(model)
     result: ir.Model | ModelProto | Path | Retry | None = pass_.run(taken)
     if hasattr(result, "opset_imports"):

@@ -43,7 +43,9 @@ def _chains(graph: ir.Graph) -> Iterator[list[ir.Node]]:
         if not _is_view(node) or _has_view_behind(node):
             continue
         chain = [node]
-        while (before := _producer(chain[0])) is not None and _is_view(before) and _has_view_behind(before):
+        while (before := chain[0].inputs[0] and chain[0].inputs[0].producer()) is not None:
+            if before.graph is not node.graph or not _is_view(before) or not _has_view_behind(before):
+                break
             chain.insert(0, before)
         yield chain
 
@@ -69,12 +71,6 @@ def _merge(chain: list[ir.Node]) -> bool:
     view = ir.node("Reshape", [source, target], name=last.name)
     convenience.replace_nodes_and_values(graph, last, chain, [view], [result], view.outputs)
     return True
-
-
-def _producer(node: ir.Node) -> ir.Node | None:
-    """The node of the same graph that computes what a view reads."""
-    before = node.inputs[0] and node.inputs[0].producer()
-    return before if before is not None and before.graph is node.graph else None
 
 
 def _is_view(node: ir.Node) -> bool:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
-from autoopt.model.lazy_imports import helper, ir, np, numpy_helper, onnx
-from autoopt.model.tensors import by_name, walk_graphs
+from autoopt.model.lazy_imports import convenience, ir, np
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_proto
-from autoopt.passes.onnx_tools.graphs import attribute_values, new_name, read_names, replace_items, value_names
-from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.gemm import is_weight
+from autoopt.passes.onnx_tools.graphs import new_name
+from autoopt.passes.onnx_tools.opsets import raised
+from autoopt.passes.onnx_tools.values import taken_names
 from autoopt.passes.quantize.stored_weights import block_levels, block_zeros
 from autoopt.space import Boolean
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 BLOCK_OPSET: Final = 21
 """The first opset with 4-bit types and with blocks in DequantizeLinear."""
@@ -35,84 +31,73 @@ class MatMulNBitsToQdq(Pass):
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND
     needs_ops = ("com.microsoft::MatMulNBits",)
-    libraries = ("onnx",)
+    libraries = ("onnx", "onnx-ir")
 
     signed: Annotated[bool, Boolean(), "int4 and int8 in place of uint4 and uint8"] = False
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
 
-    def run(self, source: ir.Model) -> ModelProto | None:
-        model = to_proto(source)
-        takes_parts = self.context.accelerator.execution_provider != "OpenVINOExecutionProvider"
-        writer = _QdqWriter(model, signed=self.signed, takes_parts=takes_parts)
-        for graph in walk_graphs(model.graph):
-            writer.rewrite(graph, self.nodes_to_exclude)
-        if not writer.is_changed:
+    def run(self, model: ir.Model) -> ir.Model | None:
+        taken = taken_names(model)
+        made: dict[tuple[ir.Graph, ir.Value], ir.Value] = {}
+        """Weights in float, by graph: products that share one share its new form."""
+        replaced: set[ir.Value] = set()
+        for graph in (model.graph, *model.graph.subgraphs()):
+            for node in list(graph):
+                levels = node.inputs[1] if self._is_replaceable(node) else None
+                if levels is None:
+                    continue
+                nodes: list[ir.Node] = []
+                if (graph, levels) not in made:
+                    nodes.append(self._weight(node, graph, taken))
+                    made[graph, levels] = nodes[0].outputs[0]
+                nodes.append(ir.node("MatMul", [node.inputs[0], made[graph, levels]], name=node.name))
+                bias = [*node.inputs, None, None, None][5]
+                if bias is not None:
+                    name = f"{node.name}_Add" if node.name else None
+                    nodes.append(ir.node("Add", [nodes[-1].outputs[0], bias], name=name))
+                replaced.update(value for value in node.inputs[1:4] if value is not None)
+                convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
+        if not replaced:
             return None
-        unread = writer.replaced - read_names(model.graph)
-        for graph in walk_graphs(model.graph):
-            replace_items(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in unread])
-        return at_least_opset(model, BLOCK_OPSET)
+        for value in replaced:
+            if value.graph is not None and not value.uses():
+                value.graph.initializers.pop(str(value.name), None)
+        return raised(model, BLOCK_OPSET)
 
-
-class _QdqWriter:
-    """Writes DequantizeLinear and MatMul in place of MatMulNBits; products that share a weight share its new form."""
-
-    def __init__(self, model: ModelProto, *, signed: bool, takes_parts: bool) -> None:
-        """Prepare for a model. The target `takes_parts` of blocks."""
-        self._signed, self._takes_parts = signed, takes_parts
-        self._names = value_names(model)
-        self._weights: dict[str, TensorProto] = {}
-        self.replaced: set[str] = set()
-        """Weights of the nodes that are gone."""
-        self.is_changed = False
-
-    def rewrite(self, graph: GraphProto, excluded: Collection[str]) -> None:
-        """Rewrite a graph, after the one around it."""
-        self._weights |= by_name(graph.initializer)
-        made: dict[str, str] = {}
-        nodes: list[NodeProto] = []
-        for node in graph.node:
-            if node.op_type != "MatMulNBits" or node.name in excluded or not self._is_readable(node):
-                nodes.append(node)
-                continue
-            if node.input[1] not in made:
-                made[node.input[1]] = self._write_weight(node, graph, nodes)
-            nodes += self._product(node, made[node.input[1]])
-            self.replaced.update(node.input[1:4])
-            self.is_changed = True
-        replace_items(graph.node, nodes)
-
-    def _is_readable(self, node: NodeProto) -> bool:
-        """Tell if all weights of a node are fixed, its zero points are levels, its blocks fit, and it has no groups."""
-        levels, scales, zeros, groups = [*node.input[1:], "", "", ""][:4]
-        if groups or levels not in self._weights or scales not in self._weights:
+    def _is_replaceable(self, node: ir.Node) -> bool:
+        """Tell if the weights of a product are fixed, its zero points are levels, and it has whole blocks and no groups."""
+        if node.op_type != "MatMulNBits" or node.name in self.nodes_to_exclude:
             return False
-        settings = attribute_values(node)
-        if not self._takes_parts and settings["K"] % settings["block_size"]:
+        levels, scales, zeros, groups = [*node.inputs[1:], None, None][:4]
+        if groups is not None or not is_weight(levels) or not is_weight(scales):
             return False
-        if not zeros:
-            return True
-        return zeros in self._weights and self._weights[zeros].data_type == onnx.TensorProto.UINT8
+        takes_parts = self.context.accelerator.execution_provider != "OpenVINOExecutionProvider"
+        if not takes_parts and node.attributes.get_int("K") % node.attributes.get_int("block_size"):
+            return False
+        return zeros is None or (is_weight(zeros) and zeros.dtype == ir.DataType.UINT8)
 
-    def _write_weight(self, node: NodeProto, graph: GraphProto, nodes: list[NodeProto]) -> str:
-        """Append the node that dequantizes a weight (inner, columns) in blocks along axis 0; return its result."""
-        name, settings = node.input[1], attribute_values(node)
-        levels, scales = (numpy_helper.to_array(self._weights[weight]) for weight in node.input[1:3])
-        zeros = numpy_helper.to_array(self._weights[node.input[3]]) if any(node.input[3:4]) else None
+    def _weight(self, node: ir.Node, graph: ir.Graph, taken: set[str]) -> ir.Node:
+        """The node that dequantizes the weight of a product (inner, columns) in blocks along axis 0."""
+        settings = {name: each.value for name, each in node.attributes.items()}
+        levels, scales, zeros = (_array(value) for value in [*node.inputs[1:4], None][:3])
+        assert levels is not None
+        assert scales is not None
         offsets = block_zeros(zeros, settings)
         arrays = {
             "levels": self._integers(block_levels(levels, settings), settings),
             "scales": scales.reshape(offsets.shape),
             "zero_points": self._integers(offsets, settings),
         }
-        names = []
+        name, weights = str(node.inputs[1] and node.inputs[1].name), []
         for kind, array in arrays.items():
-            names.append(new_name(f"{name}_{kind}", self._names))
-            graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array.T), names[-1]))
-        weight = new_name(f"{name}_dequantized", self._names)
-        block_size = settings["block_size"]
-        nodes.append(helper.make_node("DequantizeLinear", names, [weight], weight, axis=0, block_size=block_size))
-        return weight
+            tensor = ir.tensor(np.ascontiguousarray(array.T), name=new_name(f"{name}_{kind}", taken))
+            weights.append(ir.Value(name=tensor.name, const_value=tensor))
+            graph.register_initializer(weights[-1])
+        result = new_name(f"{name}_dequantized", taken)
+        attributes = {"axis": 0, "block_size": settings["block_size"]}
+        made = ir.node("DequantizeLinear", weights, attributes, name=result)
+        made.outputs[0].name = result
+        return made
 
     def _integers(self, levels: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
         """Levels or zero points, from 0 up, in the type of the result."""
@@ -121,18 +106,12 @@ class _QdqWriter:
         unsigned, signed, middle = ml_dtypes.uint4, ml_dtypes.int4, 8
         if settings.get("bits", 4) == 8:
             unsigned, signed, middle = np.uint8, np.int8, 128
-        if self._signed:
+        if self.signed:
             return (levels.astype(np.int16) - middle).astype(signed)
         return levels.astype(unsigned)
 
-    def _product(self, node: NodeProto, weight: str) -> list[NodeProto]:
-        """MatMul, and Add if there is a bias."""
-        bias = "".join(node.input[5:6])
-        if not bias:
-            return [helper.make_node("MatMul", [node.input[0], weight], list(node.output), node.name)]
-        product = new_name(f"{node.output[0]}_product", self._names)
-        add_name = f"{node.name}_Add" if node.name else ""
-        return [
-            helper.make_node("MatMul", [node.input[0], weight], [product], node.name),
-            helper.make_node("Add", [product, bias], list(node.output), add_name),
-        ]
+
+def _array(value: ir.Value | None) -> np.ndarray | None:
+    if value is None or value.const_value is None:
+        return None
+    return np.asarray(value.const_value.numpy())
