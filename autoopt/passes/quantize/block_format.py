@@ -65,7 +65,7 @@ class MatMulNBitsToQdq(Pass):
         return raised(model, BLOCK_OPSET)
 
     def _is_replaceable(self, node: ir.Node) -> bool:
-        """Tell if the weights of a product are fixed, its zero points are levels, and it has whole blocks and no groups."""
+        """Tell if a product has fixed weights, levels as zero points, blocks that fit, and no groups."""
         if node.op_type != "MatMulNBits" or node.name in self.nodes_to_exclude:
             return False
         levels, scales, zeros, groups = [*node.inputs[1:], None, None][:4]
