@@ -141,7 +141,9 @@ class FloatCounterparts:
     def add_weight(self, like: ir.Value | None, array: np.ndarray) -> ir.Value:
         """Add the float counterpart of a weight to the graph."""
         name = new_name(f"{'' if like is None else like.name}_float", self._taken)
-        weight = ir.Value(name=name, const_value=ir.tensor(np.ascontiguousarray(array), name=name))
+        # A scalar stays one, which `np.ascontiguousarray` alone would make a vector.
+        values = np.ascontiguousarray(array).reshape(array.shape)
+        weight = ir.Value(name=name, const_value=ir.tensor(values, name=name))
         self._graph.register_initializer(weight)
         return weight
 
