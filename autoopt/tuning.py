@@ -55,7 +55,7 @@ PROPOSAL: Final = Proposal()
 
 @dataclass(frozen=True)
 class Search:
-    """The sampler `surrogate`. `python -m benchmarks.search vary search.turn=1000000` replays with another value.
+    """The sampler `surrogate`. `python -m benchmarks.search vary stopping.turn=1000000` replays with another value.
 
     Figures are evaluations until a good point (geometric means), with the other value -> with this one: 40 tables of
     each synthetic kind, 6 to 12 seeds of each recorded table. `large` is the best latency after 90 evaluations.

@@ -168,8 +168,9 @@ def left_out(options: argparse.Namespace) -> None:
 def vary(options: argparse.Namespace) -> None:
     from benchmarks.search import vary as varied
 
+    numbers = varied.read(options.numbers)
     present = varied.replays(options.seeds)
-    varied.changed(options.numbers)
+    varied.change(numbers)
     print("\n".join(varied.lines(present, varied.replays(options.seeds))))
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from autoopt.search import SearchConfig
-from autoopt.tuning import SEARCH, STOPPING
+from autoopt.tuning import SEARCH, STOPPING, Search, Stopping
 from benchmarks.search import large, left_out
 from benchmarks.search.proposed import proposed
 from benchmarks.search.simulate import replay
 
-RECORDS: Final = {"search": SEARCH, "stopping": STOPPING}
+RECORDS: Final[Mapping[str, Search | Stopping]] = {"search": SEARCH, "stopping": STOPPING}
 KINDS: Final = ("S", "S, 30 % failures", "S, one in ten feasible", "M", "M, 30 % failures", "M, one in ten feasible")
 EVALUATIONS: Final = 150
 RECORDED_SEEDS: Final = 0.3
@@ -38,16 +38,23 @@ def replays(seeds: int) -> dict[str, list[float]]:
     return found
 
 
-def changed(settings: Sequence[str]) -> None:
-    """Set numbers, as `search.good=5`."""
+def read(settings: Sequence[str]) -> list[tuple[Search | Stopping, str, object]]:
+    """Read numbers such as `search.good=5` as record, field and value."""
+    numbers: list[tuple[Search | Stopping, str, object]] = []
     for setting in settings:
         name, _, value = setting.partition("=")
         record, _, field = name.partition(".")
-        if not hasattr(RECORDS[record], field):
+        if record not in RECORDS or not hasattr(RECORDS[record], field):
             raise SystemExit(f"no such number: {name}")
         number = json.loads(value)
-        # The records are frozen, so that no other code does this.
-        object.__setattr__(RECORDS[record], field, tuple(number) if isinstance(number, list) else number)
+        numbers.append((RECORDS[record], field, tuple(number) if isinstance(number, list) else number))
+    return numbers
+
+
+def change(numbers: Iterable[tuple[Search | Stopping, str, object]]) -> None:
+    """Set numbers; the records are frozen, so that no other code does this."""
+    for record, field, number in numbers:
+        object.__setattr__(record, field, number)
 
 
 def lines(present: Mapping[str, Sequence[float]], other: Mapping[str, Sequence[float]]) -> Iterator[str]:
