@@ -26,12 +26,14 @@ from typing import ClassVar
 from autoopt.errors import InputError, TimeUp
 from autoopt.settings import settings
 from autoopt.workers.lock_files import (
+    INSIDE,
     LOCK_FLAGS,
     Passage,
     describe_processes,
     is_suspended,
     lock_holders,
     newest_generation,
+    process_at,
 )
 
 FOREVER = float("inf")
@@ -173,7 +175,6 @@ class Gate:
         """
         patience = Patience(until, self._on_wait)
         with self._turn(patience, alone=False) as passage, self._within(passage, patience):
-            passage.leave_line()
             yield passage
 
     @contextmanager
@@ -217,25 +218,29 @@ class Gate:
     def _turn(self, patience: Patience, *, alone: bool) -> Iterator[Passage]:
         """Be the first in the line, after those whose runs have measured for less time lately.
 
-        It lets them pass for STEP_ASIDE_SECONDS and for as long as its own run has measured at most. New work waits for
-        measurers that came first as long as they live.
+        After the measurement that is under way, it lets them pass for STEP_ASIDE_SECONDS and for as long as its own run
+        has measured at most. New work waits for measurers that came first as long as they live.
         """
         held: set[Path] = self._inside.__dict__.setdefault("held", set())
         if self._path in held:
             raise RuntimeError("this thread is inside the gate already and would wait for itself")
-        now = time.monotonic()
-        measured = self._measured_lately(now)
+        measured = self._measured_lately(time.monotonic())
         passage = Passage(self._path, measured, alone=alone)
         held.add(self._path)
+        steps_aside_until = FOREVER
         try:
-            while before := passage.processes_before():
+            while before := passage.places_before():
+                now = time.monotonic()
+                processes = list(map(process_at, before))
                 if patience.is_check_due():
-                    if patience.passes_over(before):
+                    if patience.passes_over(processes):
                         break
                     passage.follow_file()
-                if time.monotonic() >= now + STEP_ASIDE_SECONDS + measured:
+                if steps_aside_until == FOREVER and min(before) >= INSIDE:
+                    steps_aside_until = now + STEP_ASIDE_SECONDS + measured
+                if now >= steps_aside_until:
                     passage.come_first()
-                patience.wait(self._left, LOOK_SECONDS if set(before) - {os.getpid()} else CHECK_SECONDS)
+                patience.wait(self._left, CHECK_SECONDS if set(processes) == {os.getpid()} else LOOK_SECONDS)
             passage.come_first()
             yield passage
         finally:

@@ -28,6 +28,8 @@ _FLOCK: Final = "hhlli"
 """Fields of `struct flock`: kind, whence, start, length, process."""
 _PID_BITS: Final = 22
 """Bits of a process id on Linux."""
+INSIDE: Final = 1 << _PID_BITS
+"""Places below this one are those of measurers who are inside."""
 
 
 def newest_generation(path: Path) -> Path:
@@ -107,8 +109,8 @@ def open_lock_file(path: Path) -> int:
 class Passage:
     """One visitor's way through the gate: the open lock file with a place in the line, and then the lock.
 
-    The smaller the place, the earlier. The kernel releases place and lock when the process ends. Where it has no locks
-    on bytes, there is no line.
+    The smaller the place, the earlier. A measurer who is inside keeps the first one. The kernel releases place and lock
+    when the process ends. Where it has no locks on bytes, there is no line.
 
     Args:
         path: the lock file of the first generation.
@@ -119,11 +121,11 @@ class Passage:
     def __init__(self, path: Path, measured: float, *, alone: bool) -> None:
         self._path = path
         self._alone = alone
-        self._place = self._place_for(measured)
+        self._place = self._place_after(measured)
         self.fd = self._open()
 
-    def _place_for(self, measured: float) -> int:
-        return ((2 * int(measured * 1000) + (not self._alone)) << _PID_BITS) + os.getpid()
+    def _place_after(self, measured: float) -> int:
+        return INSIDE * (1 + 2 * int(measured * 1000) + (not self._alone)) + os.getpid()
 
     def _open(self) -> int:
         fd = open_lock_file(newest_generation(self._path))
@@ -141,10 +143,10 @@ class Passage:
             os.close(self.fd)
             self.fd = self._open()
 
-    def processes_before(self) -> list[int]:
-        """The processes whose place is earlier, of those with the same `measured` only measurers."""
-        pids: list[int] = []
-        ranges = [(0, self._place >> _PID_BITS << _PID_BITS)]
+    def places_before(self) -> list[int]:
+        """The places that are earlier; of those with the same `measured`, only measurers'."""
+        places: list[int] = []
+        ranges = [(0, self._place // INSIDE * INSIDE)]
         with suppress(OSError):
             while ranges:
                 start, end = ranges.pop()
@@ -152,30 +154,33 @@ class Passage:
                     asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0)
                     kind, _, place, _, _ = struct.unpack(_FLOCK, fcntl.fcntl(self.fd, fcntl.F_OFD_GETLK, asked))
                     if kind != fcntl.F_UNLCK:
-                        pids.append(place & ((1 << _PID_BITS) - 1))
+                        places.append(place)
                         ranges += [(start, place), (place + 1, end)]
-        return pids
+        return places
 
     def come_first(self) -> None:
         """Take the place of a run that has not measured yet: new work waits from now on."""
-        self.leave_line()
-        self._place = self._place_for(0.0)
-        _set_byte(self.fd, fcntl.F_RDLCK, self._place)
+        self._move_to(self._place_after(0.0))
 
-    def leave_line(self) -> None:
-        """Give the place up."""
-        _set_byte(self.fd, fcntl.F_UNLCK, self._place)
+    def _move_to(self, place: int) -> None:
+        if place != self._place:
+            _set_byte(self.fd, fcntl.F_RDLCK, place)
+            _set_byte(self.fd, fcntl.F_UNLCK, self._place)
+            self._place = place
 
     def try_lock(self) -> bool:
-        """Lock the file; False if that is not possible now, or if it was another generation."""
-        kind = fcntl.LOCK_EX if self._alone else fcntl.LOCK_SH
+        """Lock the file and be inside; False if that is not possible now, or if the file was another generation."""
         try:
-            fcntl.flock(self.fd, kind | fcntl.LOCK_NB)
+            fcntl.flock(self.fd, (fcntl.LOCK_EX if self._alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         if self.passed_over:
             self.follow_file()
             return False
+        if self._alone:
+            self._move_to(os.getpid())
+        else:
+            _set_byte(self.fd, fcntl.F_UNLCK, self._place)
         return True
 
     def lock_again(self) -> None:
@@ -193,6 +198,11 @@ class Passage:
     def close(self) -> None:
         """Give place and lock up."""
         os.close(self.fd)
+
+
+def process_at(place: int) -> int:
+    """The process that has a place in the line."""
+    return place % INSIDE
 
 
 def _set_byte(fd: int, kind: int, byte: int) -> None:

@@ -114,7 +114,7 @@ def test_waiting_measurer_keeps_new_work_out(stage: Stage) -> None:
 
 @pytest.mark.parametrize("kind", ["working", "measuring"])
 def test_whose_run_has_measured_for_less_time_goes_first(stage: Stage, kind: str) -> None:
-    for name, seconds in (("long", 0.3), ("short", 0.02)):
+    for name, seconds in (("long", 1.0), ("short", 0.02)):
         stage.enter(name, f"{seconds} {kind}")
         stage.until(lambda: f"{name} ready" in stage.events())  # noqa: B023
     stage.enter("first", "measuring")

@@ -112,7 +112,7 @@ def test_expected_modules_start_nothing_until_a_call_needs_them(jobs: dict[str, 
     with WorkerPool(size=1, env={**jobs, "NOBODY_STARTED_A_SERVER_WITH": "these"}) as pool:
         before = psutil.Process().children()
         pool.expect(["colorsys"])
-        assert psutil.Process().children() == before
+        assert set(psutil.Process().children()) <= set(before), "those of other pools may end"
         wanted = {"modules": ["colorsys"]}
         assert pool.call("jobs:imported", wanted).value == wanted
 
