@@ -25,7 +25,9 @@ def kill_started_processes() -> None:
     """Kill the processes that are still alive, each with its descendants."""
     for process in _started:
         if process.poll() is None:
-            family = psutil.Process(process.pid).children(recursive=True)
+            family = []
+            with suppress(psutil.NoSuchProcess):  # it ended between the two questions
+                family = psutil.Process(process.pid).children(recursive=True)
             process.kill()
             for member in family:
                 with suppress(psutil.NoSuchProcess):

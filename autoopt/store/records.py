@@ -15,6 +15,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.owner import is_known_alive, is_known_dead
+from autoopt.results.release import Release
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON document whose form its writer and its readers know."""
@@ -235,13 +236,12 @@ class DeathRecord:
 
 @dataclass(frozen=True)
 class ReleaseRecord:
-    """A promotion of a model of a zoo, or a rollback to an earlier release. Its run stays in the store."""
+    """A promotion of a model of a zoo, or a rollback to an earlier release."""
 
-    zoo: str
-    model: str
-    run: str | None
-    release: Json
+    release: Release
     """The release that is in use from now on."""
+    run: str | None
+    """Its run, which stays in the store."""
     rolled_back: bool
     by: str
     """User and host: `ann@forge`."""

@@ -41,20 +41,10 @@ class ReleaseRow:
 
 
 @dataclass(frozen=True)
-class ReleaseStep:
-    """A promotion, or a rollback to an earlier release."""
-
-    release: Release
-    rolled_back: bool
-    by: str
-    time: float
-
-
-@dataclass(frozen=True)
 class ReleaseHistory:
     """The promotions and rollbacks of one model, oldest first."""
 
-    steps: tuple[ReleaseStep, ...] = ()
+    steps: tuple[ReleaseRecord, ...] = ()
 
     @property
     def current(self) -> Release | None:
@@ -95,13 +85,12 @@ def _histories(store: Store, zoo: str | None = None) -> dict[str, dict[str, Rele
     """The releases of all zoos, or of one, by the zoo's name and the model's name."""
     histories: dict[str, dict[str, ReleaseHistory]] = {}
     for record in store.releases.all(zoo):
-        release = Release.from_json(record.release)
+        release = record.release
+        of_zoo = histories.setdefault(release.zoo, {})
+        before = of_zoo.get(release.entry.name, ReleaseHistory())
         if not record.rolled_back:
-            release = replace(release, time=record.time)
-        step = ReleaseStep(release, record.rolled_back, record.by, record.time)
-        of_zoo = histories.setdefault(record.zoo, {})
-        before = of_zoo.get(record.model, ReleaseHistory())
-        of_zoo[record.model] = ReleaseHistory((*before.steps, step))
+            record = replace(record, release=replace(release, time=record.time))
+        of_zoo[release.entry.name] = ReleaseHistory((*before.steps, record))
     return histories
 
 
@@ -133,7 +122,7 @@ def promote(store: Store, promotion: Promotion) -> Release:
             by=_user(),
         )
         publish(store, package, release, places)
-        _store_step(store, release, run, rolled_back=False)
+        store.releases.add(ReleaseRecord(release, run.id, rolled_back=False, by=release.by))
         return release
 
 
@@ -158,14 +147,8 @@ def roll_back(store: Store, name: str) -> tuple[Release, Release]:
         run = store.runs.get(before.entry.run)
         package = package_of(store, run, before.trial, before.target)
         publish(store, package, before, current.places)
-        _store_step(store, before, run, rolled_back=True)
+        store.releases.add(ReleaseRecord(before, run.id, rolled_back=True, by=_user()))
         return current, before
-
-
-def _store_step(store: Store, release: Release, run: RunRecord, *, rolled_back: bool) -> None:
-    """Store that a release is in use from now on."""
-    step = ReleaseRecord(release.zoo, release.entry.name, run.id, release.to_json(), rolled_back, _user())
-    store.releases.add(step)
 
 
 def _released(store: Store, text: str) -> tuple[str, str]:

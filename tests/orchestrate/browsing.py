@@ -61,11 +61,6 @@ class Browser:
         """Press the button of that text in the dialog that the page may show first."""
         eventually(lambda: done() or (self._press(text, last=True) and False))
 
-    def images(self) -> list[tuple[int, int]]:
-        """Natural sizes of the pictures on the page that have loaded."""
-        script = "return [...document.images].filter(i => i.complete).map(i => [i.naturalWidth, i.naturalHeight])"
-        return [(int(w), int(h)) for w, h in self._driver.execute_script(script)]
-
     def shot(self, name: str) -> None:
         """A picture of the page, in few colours."""
         from PIL import Image

@@ -104,15 +104,9 @@ class Serving:
         known = self.deployment(flow)["id"]
         return str(self.ask("POST", f"deployments/{known}/create_flow_run", {"parameters": parameters}).json()["id"])
 
-    def set_state(self, flow_run: str, state: Json) -> None:
-        self.ask("POST", f"flow_runs/{flow_run}/set_state", {"state": state, "force": False})
-
-    def retry(self, flow_run: str) -> None:
-        """Send the request of the Retry button."""
-        self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry"})
-
     def cancel(self, flow_run: str) -> None:
-        self.set_state(flow_run, {"type": "CANCELLING"})
+        asked = {"state": {"type": "CANCELLING"}, "force": False}
+        self.ask("POST", f"flow_runs/{flow_run}/set_state", asked)
 
     def named(self, name: str) -> Json | None:
         """The latest flow run of that name."""
@@ -179,15 +173,17 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
         password = json.loads((folder / "home" / "prefect.json").read_text())["auth"]
         yield Serving(folder, f"http://127.0.0.1:{port}", process, said, password)
     finally:
-        family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        family = []
+        with suppress(psutil.NoSuchProcess):  # it has ended by itself
+            family = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):  # then it is among those left
             process.wait(HANG_SECONDS)
         left = [p for p in {*family, *belonging(folder)} if alive(p)]
-        commands = [p.cmdline() for p in left]
         for one in left:
-            one.kill()
-        assert not left, f"left behind: {commands}"
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        assert not left, f"left behind: {left}"
 
 
 def belonging(folder: Path, word: str = "") -> list[psutil.Process]:
@@ -196,22 +192,6 @@ def belonging(folder: Path, word: str = "") -> list[psutil.Process]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get(OWNER) == str(folder) and word in " ".join(process.cmdline()):
-                found.append(process)
-    return found
-
-
-def process_of(served: Serving, flow_run: str) -> int:
-    """The id of the process that executes a flow run."""
-    return processes_of(served, flow_run)[0].pid
-
-
-def processes_of(served: Serving, flow_run: str) -> list[psutil.Process]:
-    """The processes that execute a flow run: one, or none any more."""
-    found = []
-    for process in belonging(served.folder):
-        with suppress(psutil.Error):
-            ours = process.environ().get("PREFECT__FLOW_RUN_ID") == flow_run
-            if ours and "workers/child.py" not in " ".join(process.cmdline()):
                 found.append(process)
     return found
 

@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from outside import DAG, RUN, Place, write_model
+from outside import DAG, HANG_SECONDS, RUN, Place, write_model
 
 pytestmark = pytest.mark.service
 
@@ -48,7 +48,7 @@ QUICK = 3
 def test_an_absurd_value_is_one_line(words: tuple[str, ...], place: Place) -> None:
     process = place.start(*words)
     try:
-        out, err = process.communicate(timeout=30)  # the only ones that take so long begin to work
+        out, err = process.communicate(timeout=HANG_SECONDS)  # only one that begins to work takes so long
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from run_comparison import canonical
 from sqlalchemy import text
-from store_helpers import age, digests, finished_run, start_run
+from store_helpers import age, digests, finished_run, release, start_run
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.store import Store, open_store
@@ -42,7 +42,7 @@ def test_a_backup_goes_into_either_kind_of_database(url: str, sqlite_home: Store
     with open_store(url, tmp_path / "home") as store:
         restore(tmp_path / "backup", store)
         assert canonical(store, run) == canonical(sqlite_home, run)
-        store.releases.add(ReleaseRecord("zoo", "numbering goes on", run, {}, False, "ann@forge"))
+        store.releases.add(ReleaseRecord(release("zoo", "numbering goes on"), run, rolled_back=False, by="ann@forge"))
         assert start_run(store, b"another").id
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store_helpers import evaluation, key, put
+from store_helpers import evaluation, key, put, release
 
 from autoopt.outcome import Outcome
 from autoopt.store import Store, SweepRecord
@@ -11,14 +11,11 @@ from autoopt.store.records import DeathRecord, ReleaseRecord
 
 def test_releases_come_back_by_zoo_oldest_first(store: Store) -> None:
     for zoo, model, back in (("ab_", "x", False), ("abc", "x", False), ("abc", "y", True)):
-        store.releases.add(ReleaseRecord(zoo, model, None, {"nested": {"list": [1, None]}}, back, "ann@forge"))
-    assert [(step.zoo, step.model, step.rolled_back) for step in store.releases.all("abc")] == [
-        ("abc", "x", False),
-        ("abc", "y", True),
-    ]
-    assert [step.zoo for step in store.releases.all()] == ["ab_", "abc", "abc"]
+        store.releases.add(ReleaseRecord(release(zoo, model), None, rolled_back=back, by="ann@forge"))
+    steps = [(step.release, step.rolled_back) for step in store.releases.all("abc")]
+    assert steps == [(release("abc", "x"), False), (release("abc", "y"), True)]
     first, second, third = store.releases.all()
-    assert first.release == {"nested": {"list": [1, None]}}
+    assert first.release == release("ab_", "x")
     assert 0 < first.time <= second.time <= third.time
 
 

@@ -41,7 +41,7 @@ def test_an_error_ends_the_run_that_it_leaves(store: Store, error: BaseException
     notes: list[str] = []
     with pytest.raises(type(error)), run_lease(store, run, notes.append):
         raise error
-    assert store.runs.get(run).status == status
+    assert (store.runs.get(run).status, store.runs.get(run).result) == (status, {"error": str(error)})
     assert [f"autoopt resume {run}" in note for note in notes] == [True] * told
 
 
@@ -68,18 +68,6 @@ def test_work_of_a_dead_process_is_abandoned_before_its_lease_ends(dead_owner: s
 def test_a_run_of_a_living_process_is_not_abandoned_after_its_lease() -> None:
     assert is_abandoned(9.0, this_process(), now=10.0)
     assert not is_run_abandoned(9.0, this_process(), now=10.0)
-
-
-def test_an_error_ends_a_run_as_failed(store: Store) -> None:
-    run = start_run(store)
-    assert abandon_run(store, run.id, ValueError("no")) == ""
-    assert (store.runs.get(run.id).status, store.runs.get(run.id).result) == ("failed", {"error": "no"})
-
-
-def test_an_interrupt_ends_a_run_as_cancelled_and_says_how_to_continue(store: Store) -> None:
-    run = start_run(store)
-    assert f"autoopt resume {run.id}" in abandon_run(store, run.id, KeyboardInterrupt())
-    assert store.runs.get(run.id).status == "cancelled"
 
 
 def test_the_interim_result_of_a_run_survives_its_end(store: Store) -> None:

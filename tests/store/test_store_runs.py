@@ -12,10 +12,11 @@ from autoopt.store import RunRecord, Store
 
 
 def test_a_run_is_found_by_id_beginning_and_as_the_latest(store: Store) -> None:
-    first = start_run(store, id="abc1", plan={"chains": 2}, settings={"seed": 0})
+    first = start_run(store, id="abc1", plan={"chains": [1, {"a": None}]}, settings={"budget": {"minutes": 1.5}})
     second = start_run(store, id="abd2")
     assert store.runs.get("abc") == first == store.runs.get("abc1")
     assert store.runs.get("latest") == second
+    assert (first.plan, first.settings) == ({"chains": [1, {"a": None}]}, {"budget": {"minutes": 1.5}})
     assert [r.id for r in store.runs.all()] == ["abd2", "abc1"]
     with pytest.raises(InputError, match="ambiguous"):
         store.runs.get("ab")
@@ -31,6 +32,7 @@ def test_the_end_of_a_run_is_written_once(store: Store) -> None:
     assert store.runs.finish(run.id, "finished", {"best": None})
     assert store.runs.finish(run.id, "finished", {"best": None}), "the same again is no refusal"
     assert not store.runs.finish(run.id, "cancelled")
+    assert not store.runs.finish("nowhere")
     found = store.runs.latest_finished(run.identity)
     assert (found.id, found.result, found.status) == (run.id, {"best": None}, "finished")
     assert found.finished is not None
@@ -69,16 +71,6 @@ def test_the_newest_finished_run_is_the_answer_to_an_identical_one(store: Store)
     newest = store.runs.latest_finished("same")
     assert newest.id == runs[1].id
     assert store.runs.latest_finished("other") is None
-
-
-def test_plans_and_settings_come_back_as_json(store: Store) -> None:
-    run = start_run(store, plan={"chains": [1, {"a": None}]}, settings={"budget": {"minutes": 1.5}})
-    assert store.runs.get(run.id).plan == {"chains": [1, {"a": None}]}
-    assert store.runs.get(run.id).settings == {"budget": {"minutes": 1.5}}
-
-
-def test_a_run_that_does_not_exist_cannot_end(store: Store) -> None:
-    assert not store.runs.finish("nowhere")
 
 
 def test_the_newest_runs_are_no_parts_of_others(store: Store) -> None:

@@ -170,7 +170,7 @@ def test_a_zoo_of_another_name_has_another_history(night: Night) -> None:
 def test_a_release_comes_before_good_sweeps_until_a_later_one_is_accepted(night: Night) -> None:
     first = night.add(night.entry("one"))
     release = Release("z", 1, night.entry("one"), first)
-    night.store.releases.add(ReleaseRecord("z", "one", None, release.to_json(), False, "ann@forge"))
+    night.store.releases.add(ReleaseRecord(release, None, rolled_back=False, by="ann@forge"))
     second = night.add(night.entry("one"))
     assert [sweep for sweep, _ in night.good()] == [first, second, first]
     assert night.good("two") == []

@@ -6,11 +6,12 @@ import uuid
 
 from sqlalchemy import Table, delete, select
 
+from autoopt.results.release import Release
 from autoopt.store import codec
 from autoopt.store.records import DeathRecord, ReleaseRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import Row, fetch_all, from_row, insert_if_absent, to_row
 
 
 class SqlDeaths:
@@ -21,7 +22,7 @@ class SqlDeaths:
 
     def add(self, record: DeathRecord) -> None:
         """Add a death; the store sets its time."""
-        _append(self._database, tables.worker_death, record)
+        _append(self._database, tables.worker_death, to_row(tables.worker_death, record))
 
     def all(self) -> tuple[DeathRecord, ...]:
         """All deaths, oldest first."""
@@ -43,7 +44,10 @@ class SqlReleases:
 
     def add(self, record: ReleaseRecord) -> None:
         """Add a promotion or a rollback; the store sets its time."""
-        _append(self._database, tables.release_step, record)
+        release = record.release
+        names = {"zoo": codec.text(release.zoo), "model": codec.text(release.entry.name)}
+        row = {**to_row(tables.release_step, record), **names, "release": codec.dumps(release.to_json())}
+        _append(self._database, tables.release_step, row)
 
     def all(self, zoo: str | None = None) -> tuple[ReleaseRecord, ...]:
         """All promotions and rollbacks, or those of a zoo, oldest first."""
@@ -51,10 +55,14 @@ class SqlReleases:
         query = select(table).order_by(table.c.number)
         if zoo is not None:
             query = query.where(table.c.zoo == codec.text(zoo))
-        return tuple(from_row(ReleaseRecord, table, row) for row in fetch_all(self._database, query))
+        records = []
+        for row in fetch_all(self._database, query):
+            release = Release.from_json(codec.loads(row["release"]))
+            records.append(from_row(ReleaseRecord, table, row, release=release))
+        return tuple(records)
 
 
-def _append(database: Database, table: Table, record: object) -> None:
-    row = {**to_row(table, record), "id": uuid.uuid4().hex, "time": database.now}
+def _append(database: Database, table: Table, row: Row) -> None:
+    row = {**row, "id": uuid.uuid4().hex, "time": database.now}
     # A repeated transaction adds the row only once, by its id.
     database.write(lambda connection: insert_if_absent(connection, table, row))
