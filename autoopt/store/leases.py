@@ -45,15 +45,17 @@ def renewed_claim(store: Store, kind: ClaimKind, key: str, seconds: float = LEAS
 def run_lease(store: Store, run: str, on_note: Callable[[str], None]) -> Iterator[None]:
     """Hold the lease of a run until the block ends; an error that leaves the block ends the run.
 
-    `on_note` takes a line that says how to continue a cancelled run.
+    It ends as failed, or as cancelled if the user stopped it; `on_note` takes a line that says how to continue then.
     """
     try:
         with renewed_claim(store, "run", run):
             yield
     except BaseException as error:
-        note = abandon_run(store, run, error)
-        if note:
-            on_note(note)
+        status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
+        with suppress(SystemFailure):  # the caller reports `error`, which usually has the same cause
+            end_run(store, run, status, str(error))
+        if status == "cancelled":
+            on_note(f"cancelled; continue with: autoopt resume {run}")
         raise
 
 
@@ -115,17 +117,3 @@ def finish_run(store: Store, run: str, result: Json) -> None:
     """Store the result of a run, and close interrupted runs that searched for the same."""
     store.runs.finish(run, "finished", result)
     close_dead_runs(store, store.runs.get(run).identity, run)
-
-
-def abandon_run(store: Store, run: str, error: BaseException) -> str:
-    """Record that an error ended a run: as failed, or as cancelled if the user stopped it.
-
-    Returns:
-        How to continue a cancelled run; empty for a failed one.
-    """
-    status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
-    with suppress(SystemFailure):  # the caller reports `error`, which usually has the same cause
-        end_run(store, run, status, str(error))
-    if status == "failed":
-        return ""
-    return f"cancelled; continue with: autoopt resume {run}"

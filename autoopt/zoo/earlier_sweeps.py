@@ -17,6 +17,7 @@ from autoopt.spec.zoo import ZooSpec
 from autoopt.store import Store, SweepRecord
 from autoopt.tuning import CHANGES
 from autoopt.zoo.releases import release_histories
+from autoopt.zoo.stored_nights import finished_sweeps
 from autoopt.zoo.sweep_comparison import EarlierEntry
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.zoo_models import ZooItem, free_name, listed
@@ -173,15 +174,11 @@ class SweepHistory:
 
     def _finished(self, sweep: str) -> Iterator[SweepRecord]:
         """The finished sweeps other than `sweep`, newest first."""
-        for record in self._store.sweeps.all(self._zoo.name):
-            if record.id != sweep and record.status == "finished" and record.result:
-                yield record
+        return (record for record in finished_sweeps(self._store, self._zoo.name) if record.id != sweep)
 
     def _with_tag(self, sweep: str, only: str | None) -> Iterator[SweepRecord]:
         """The finished sweeps other than `sweep` that were restricted to this tag, newest first."""
-        for record in self._finished(sweep):
-            if record.settings.get("only") == only:
-                yield record
+        return (record for record in self._finished(sweep) if record.settings.get("only") == only)
 
     def _vanished(self, record: SweepRecord, items: Sequence[ZooItem]) -> Iterator[SweepEntry]:
         """The entries of an earlier sweep whose models are no longer among the items."""

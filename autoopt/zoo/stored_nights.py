@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from autoopt.errors import InputError
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.spec.zoo import load_zoo
-from autoopt.store import Store
+from autoopt.store import Store, SweepRecord
 from autoopt.zoo.night_history import StoredNight
 
 DEFAULT_NIGHTS = 60
@@ -40,15 +42,15 @@ def zoo_of(store: Store, name: str | None) -> str:
     return name
 
 
+def finished_sweeps(store: Store, zoo: str | None = None) -> Iterator[SweepRecord]:
+    """Yield the finished sweeps of all zoos, or of one, newest first."""
+    return (record for record in store.sweeps.all(zoo) if record.status == "finished" and record.result)
+
+
 def stored_nights(store: Store, zoo: str, limit: int) -> list[StoredNight]:
     """Return the newest finished sweeps of a zoo, oldest first."""
-    nights: list[StoredNight] = []
-    for record in store.sweeps.all(zoo):
-        if len(nights) == limit:
-            break
-        if record.status == "finished" and record.result:
-            nights.append(StoredNight(record.created, SweepResult.from_json(record.result)))
-    return nights[::-1]
+    newest = islice(finished_sweeps(store, zoo), limit)
+    return [StoredNight(record.created, SweepResult.from_json(record.result)) for record in newest][::-1]
 
 
 def night_named(nights: list[StoredNight], name: str) -> SweepResult:
@@ -74,8 +76,8 @@ def newest_entries(store: Store, name: str, zoo: str | None = None) -> dict[str,
     """
     newest: dict[str, tuple[str, SweepEntry]] = {}
     searched: Counter[str] = Counter()
-    for record in store.sweeps.all(zoo):
-        if record.name in newest or record.status != "finished" or searched[record.name] == DEFAULT_NIGHTS:
+    for record in finished_sweeps(store, zoo):
+        if record.name in newest or searched[record.name] == DEFAULT_NIGHTS:
             continue
         searched[record.name] += 1
         for document in record.result.get("models", ()):

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+import serving
 from builders import mlp, write
 from children import HANG_SECONDS
 from onnx import helper
@@ -168,17 +169,8 @@ def folder(tmp_path: Path) -> Path:
 
 def environment(folder: Path, server: Server) -> dict[str, str]:
     """Ours, with the server and everything of autoopt in the folder."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "AUTOOPT_"))}
-    return {
-        **kept,
-        "AUTOOPT_HOME": str(folder / "home"),
-        "AUTOOPT_GATE": str(folder),
-        "AUTOOPT_SCRIPTS": str(folder),
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_API_URL": server.url,
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-    }
+    quiet = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+    return serving.environment(folder, PREFECT_HOME=str(folder / "prefect"), PREFECT_API_URL=server.url, **quiet)
 
 
 @contextmanager

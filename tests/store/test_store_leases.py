@@ -10,7 +10,6 @@ from store_owners import by
 from autoopt.owner import this_process
 from autoopt.store import Store
 from autoopt.store.leases import (
-    abandon_run,
     end_run,
     renewed_claim,
     resumable_runs,
@@ -77,7 +76,7 @@ def test_the_interim_result_of_a_run_survives_its_end(store: Store) -> None:
     by(store, "other").runs.set_seconds(run.id, 1.0)
     assert store.runs.get(run.id).seconds == 42.0
     assert not by(store, "other").runs.update(run.id, {"baseline": None})
-    abandon_run(store, run.id, KeyboardInterrupt())
+    end_run(store, run.id, "cancelled", "")
     assert store.runs.get(run.id).result == {"baseline": {}, "error": ""}
     assert not store.runs.update(run.id, {"baseline": None})
 

@@ -38,28 +38,16 @@ _DIGEST: Final = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def referenced(connection: Connection) -> set[str]:
-    """Artifacts that runs, their trials, pass runs and evaluations point to."""
+    """Artifacts that runs, their trials, pass runs and evaluations point to, and those that users were given."""
     run, trial, pass_run, evaluation = tables.run.c, tables.trial.c, tables.pass_run.c, tables.evaluation.c
     columns = (run.model, trial.artifact, pass_run.input_artifact, pass_run.output_artifact, evaluation.artifact)
-    digests = chosen(connection)
+    digests: set[str] = set()
     for column in columns:
         digests.update(connection.execute(select(column).where(column.is_not(None)).distinct()).scalars())
-    return digests
-
-
-def chosen(connection: Connection) -> set[str]:
-    """Artifacts that users were given: all digests in the results of runs and sweeps."""
-    digests: set[str] = set()
-    for column in (tables.run.c.result, tables.sweep.c.result):
+    for column in (run.result, tables.sweep.c.result):
         for text in connection.execute(select(column).where(column.is_not(None))).scalars():
             digests.update(_DIGEST.findall(text))
     return digests
-
-
-def released_runs(connection: Connection) -> set[str]:
-    """The runs whose models were released, so that a rollback can publish each of them again."""
-    run = tables.release_step.c.run
-    return set(connection.execute(select(run).where(run.is_not(None)).distinct()).scalars())
 
 
 def users_of_parts(connection: Connection) -> dict[str, list[str]]:
@@ -242,7 +230,8 @@ def _ended_runs(database: Database, connection: Connection) -> list[str]:
 
 def _delete_runs(connection: Connection, old: list[str]) -> list[str]:
     """Delete runs, except released ones and parts of other runs; returns the deleted ones."""
-    released = released_runs(connection)
+    # A rollback can publish each release again.
+    released = set(connection.execute(select(tables.release_step.c.run)).scalars())
     old = [run for run in old if run not in released]
     heirs: dict[str, str] = {}
     for part, users in users_of_parts(connection).items():
