@@ -43,34 +43,31 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 @dataclass
-class Serving:
-    """An `autoopt serve` in `folder`."""
+class Api:
+    """A Prefect server."""
 
-    folder: Path
     url: str
-    process: subprocess.Popen[str]
-    said: list[str]
+    """Without `/api`."""
     password: str = ""
     """user:password"""
-
-    @property
-    def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
-
-    def get(self, path: str) -> Json:
-        answer: Json = self._asked("GET", path).json()
-        return answer
+    before: frozenset[str] = frozenset()
+    """Ids of what other tests left on it."""
 
     @property
     def _auth(self) -> tuple[str, str] | None:
         user, colon, password = self.password.partition(":")
         return (user, password) if colon else None
 
-    def find(self, what: str, **query: Any) -> list[Json]:
-        found: list[Json] = self._asked("POST", f"{what}/filter", {"limit": 200, **query}).json()
-        return found
+    def get(self, path: str) -> Json:
+        answer: Json = self._asked("GET", path).json()
+        return answer
 
-    def ask(self, method: str, path: str, asked: Json) -> httpx.Response:
+    def find(self, what: str, **query: Any) -> list[Json]:
+        """Rows that are not of other tests."""
+        found: list[Json] = self._asked("POST", f"{what}/filter", {"limit": 200, **query}).json()
+        return [row for row in found if row.get("id") not in self.before]
+
+    def ask(self, method: str, path: str, asked: Json | None = None) -> httpx.Response:
         """Have something changed."""
         return self._asked(method, path, asked, late=())
 
@@ -104,34 +101,55 @@ class Serving:
         known = self.deployment(flow)["id"]
         return str(self.ask("POST", f"deployments/{known}/create_flow_run", {"parameters": parameters}).json()["id"])
 
-    def cancel(self, flow_run: str) -> None:
-        asked = {"state": {"type": "CANCELLING"}, "force": False}
-        self.ask("POST", f"flow_runs/{flow_run}/set_state", asked)
-
-    def named(self, name: str) -> Json | None:
-        """The latest flow run of that name."""
-        return next((r for r in self.find("flow_runs", sort="START_TIME_DESC") if r["name"] == name), None)
+    def set_state(self, flow_run: str, **state: str) -> None:
+        self.ask("POST", f"flow_runs/{flow_run}/set_state", {"state": state, "force": False})
 
     def children_of(self, flow_run: str) -> list[Json]:
         """The flow runs below a flow run, by start."""
         under = {"flow_runs": {"parent_flow_run_id": {"any_": [flow_run]}}, "sort": "START_TIME_ASC"}
         return self.find("flow_runs", **under)
 
-    def ended(self, flow_run: str, seconds: float = HANG_SECONDS) -> Json:
+    def ended(self, flow_run: str) -> Json:
         """The flow run once it has ended."""
-        return eventually(lambda: self._if_ended(flow_run), seconds)
 
-    def completed(self, flow_run: str, seconds: float = HANG_SECONDS) -> Json:
+        def row() -> Json | None:
+            found = self.get(f"flow_runs/{flow_run}")
+            return found if found["state_type"] in ENDED else None
+
+        found: Json = eventually(row)
+        return found
+
+    def retry(self, flow_run: str) -> Json:
+        """The flow run once a retry of it has ended."""
+        before = self.get(f"flow_runs/{flow_run}")["run_count"]
+        self.set_state(flow_run, type="SCHEDULED", name="AwaitingRetry")
+        eventually(lambda: self.get(f"flow_runs/{flow_run}")["run_count"] > before)
+        return self.ended(flow_run)
+
+    def completed(self, flow_run: str) -> Json:
         """The flow run once it has ended, which must be as completed; a failure shows its message and its log."""
-        row = self.ended(flow_run, seconds)
+        row = self.ended(flow_run)
         if row["state_type"] != "COMPLETED":
             log = self.find("logs", logs={"flow_run_id": {"any_": [flow_run]}}, sort="TIMESTAMP_ASC")
             raise AssertionError("\n".join([row["state_type"], str(row["state"]), *(line["message"] for line in log)]))
         return row
 
-    def _if_ended(self, flow_run: str) -> Json | None:
-        row = self.get(f"flow_runs/{flow_run}")
-        return row if row["state_type"] in ENDED else None
+
+@dataclass(kw_only=True)
+class Serving(Api):
+    """An `autoopt serve` in `folder`."""
+
+    folder: Path
+    process: subprocess.Popen[str]
+    said: list[str]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def named(self, name: str) -> Json | None:
+        """The latest flow run of that name."""
+        return next((r for r in self.find("flow_runs", sort="START_TIME_DESC") if r["name"] == name), None)
 
     def autoopt(self, *arguments: str, **more: str) -> Json:
         """A command in the same folder, by its JSON document; `more` are environment variables."""
@@ -171,7 +189,8 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
             said.append(lines.get(timeout=HANG_SECONDS))
             assert said[-1], f"serve ended: {said}"
         password = json.loads((folder / "home" / "prefect.json").read_text())["auth"]
-        yield Serving(folder, f"http://127.0.0.1:{port}", process, said, password)
+        url = f"http://127.0.0.1:{port}"
+        yield Serving(url=url, password=password, folder=folder, process=process, said=said)
     finally:
         family = []
         with suppress(psutil.NoSuchProcess):  # it has ended by itself

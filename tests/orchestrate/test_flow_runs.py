@@ -8,13 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 import serving
@@ -23,7 +21,7 @@ from children import HANG_SECONDS
 from onnx import helper
 from ports import free_port
 from prefect_server import ended, prepared, running_server
-from serving import eventually
+from serving import Api, eventually
 from watching import all_gone
 
 pytestmark = pytest.mark.service
@@ -87,56 +85,17 @@ serve(chains, *(flow.to_deployment("test", tags=["autoopt"]) for flow in (nightl
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "prefect", "--json")
 
 
-@dataclass(frozen=True)
-class Server:
-    """A Prefect server, and the ids of what other tests left on it."""
-
-    url: str
-    before: frozenset[str] = frozenset()
-
-    def post(self, path: str, content: Mapping[str, Any]) -> Any:
-        answer = httpx.post(f"{self.url}/{path}", json=content, timeout=HANG_SECONDS)
-        return answer.raise_for_status().json()
-
-    def find(self, what: str) -> list[dict[str, Any]]:
-        """Rows that are not of other tests."""
-        return [row for row in self.post(f"{what}/filter", {"limit": 200}) if row["id"] not in self.before]
+class Server(Api):
+    """A Prefect server, seen without what other tests left on it."""
 
     def states(self) -> dict[str, str]:
         """The state of each flow run by name; of one with several, that of the latest."""
         rows = sorted(self.find("flow_runs"), key=lambda row: row["created"])
         return {row["name"]: row["state_type"] for row in rows}
 
-    def get(self, path: str) -> Any:
-        return httpx.get(f"{self.url}/{path}", timeout=HANG_SECONDS).raise_for_status().json()
-
-    def state(self, flow_run: str) -> str:
-        return str(self.get(f"flow_runs/{flow_run}")["state_type"])
-
-    def start(self, deployment: str, **parameters: object) -> str:
-        """Start a run of a deployment, once it is there."""
-
-        def known() -> Any:
-            answer = httpx.get(f"{self.url}/deployments/name/{deployment}", timeout=HANG_SECONDS)
-            return answer.json() if answer.status_code == httpx.codes.OK else None
-
-        deployed = eventually(known)["id"]
-        return str(self.post(f"deployments/{deployed}/create_flow_run", {"parameters": parameters})["id"])
-
-    def set_state(self, flow_run: str, **state: str) -> None:
-        self.post(f"flow_runs/{flow_run}/set_state", {"state": state})
-
-    def retry(self, flow_run: str) -> str:
-        """Retry a flow run, and wait until it has ended again; returns its state."""
-        before = self.get(f"flow_runs/{flow_run}")["run_count"]
-        self.set_state(flow_run, type="SCHEDULED", name="AwaitingRetry")
-        eventually(lambda: self.get(f"flow_runs/{flow_run}")["run_count"] > before)
-        return self.end(flow_run)
-
     def end(self, flow_run: str) -> str:
         """Wait until a flow run has ended; returns its state."""
-        final = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-        return str(eventually(lambda: state if (state := self.state(flow_run)) in final else None))
+        return str(self.ended(flow_run)["state_type"])
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +104,13 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     env = {**kept, "PREFECT_HOME": str(prepared(folder / "prefect"))}
     with running_server(env, free_port(), folder / "server.log") as url:
-        yield Server(url)
+        yield Server(url.removesuffix("/api"))
 
 
 @pytest.fixture
 def server(shared_server: Server) -> Server:
     before = [row["id"] for what in ("flow_runs", "task_runs", "artifacts", "logs") for row in shared_server.find(what)]
-    return Server(shared_server.url, frozenset(before))
+    return Server(shared_server.url, before=frozenset(before))
 
 
 @pytest.fixture
@@ -170,7 +129,9 @@ def folder(tmp_path: Path) -> Path:
 def environment(folder: Path, server: Server) -> dict[str, str]:
     """Ours, with the server and everything of autoopt in the folder."""
     quiet = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
-    return serving.environment(folder, PREFECT_HOME=str(folder / "prefect"), PREFECT_API_URL=server.url, **quiet)
+    return serving.environment(
+        folder, PREFECT_HOME=str(folder / "prefect"), PREFECT_API_URL=f"{server.url}/api", **quiet
+    )
 
 
 @contextmanager
@@ -232,8 +193,7 @@ def test_each_chain_is_a_flow_run_and_each_trial_a_task_run(server: Server, fold
         "held": "COMPLETED",
     }
     assert flows["held"]["state"]["message"].startswith("3 of 3 trials ok")
-    below = server.post("flow_runs/filter", {"flow_runs": {"parent_flow_run_id": {"any_": [flows[model]["id"]]}}})
-    assert {row["name"] for row in below} == set(flows) - {model}
+    assert {row["name"] for row in server.children_of(flows[model]["id"])} == set(flows) - {model}
     assert {tag.partition(":")[0] for tag in flows["tidy"]["tags"]} == {"autoopt", "model", "dag", "target", "run"}
     trials = {row["name"]: row["state_type"] for row in server.find("task_runs") if row["name"].startswith("trial")}
     assert sorted(trials) == [f"trial {number}" for number in range(7)]
@@ -290,7 +250,7 @@ def test_ctrl_c_ends_the_flow_runs_as_cancelled_with_their_workers(server: Serve
 def test_cancel_ends_a_deployed_run_with_its_chains_and_workers(server: Server, folder: Path) -> None:
     (folder / "hold2").touch()
     with served(folder, server):
-        run = server.start("optimize_model/test", dag=str(folder / "dag.yaml"), model=str(folder / "model.onnx"))
+        run = server.start("optimize_model", dag=str(folder / "dag.yaml"), model=str(folder / "model.onnx"))
         eventually(lambda: server.states().get("held") == "RUNNING" and "2" in dict(calls(folder)))
         workers = [worker for _, worker in calls(folder)]
         server.set_state(run, type="CANCELLING")
@@ -302,13 +262,13 @@ def test_cancel_ends_a_deployed_run_with_its_chains_and_workers(server: Server, 
 def test_retry_executes_only_the_trials_that_failed(server: Server, folder: Path) -> None:
     (folder / "broken2").touch()
     with served(folder, server):
-        run = server.start("optimize_model/test", dag=str(folder / "dag.yaml"), model=str(folder / "model.onnx"))
+        run = server.start("optimize_model", dag=str(folder / "dag.yaml"), model=str(folder / "model.onnx"))
         assert server.end(run) == "COMPLETED"
         before = {row["id"] for row in server.find("flow_runs")}
         tasks = {row["id"] for row in server.find("task_runs")}
         done = len(calls(folder))
         (folder / "broken2").unlink()
-        assert server.retry(run) == "COMPLETED"
+        assert server.retry(run)["state_type"] == "COMPLETED"
     assert [size for size, _ in calls(folder)[done:]] == ["2"]
     [chain] = [row for row in server.find("flow_runs") if row["id"] not in before]
     assert (chain["name"], chain["state"]["message"]) == ("held", "1 of 1 trials ok, 1 executed now")
@@ -320,14 +280,14 @@ def test_a_killed_run_crashes_with_its_workers_and_retry_goes_on(server: Server,
     (folder / "hold2").touch()
     with served(folder, server) as parent:
         paths = {"dag": str(folder / "dag.yaml"), "model": str(folder / "model.onnx")}
-        run = server.start("optimize_model/test", **paths, workers=1)
+        run = server.start("optimize_model", **paths, workers=1)
         eventually(lambda: server.states().get("held") == "RUNNING" and "2" in dict(calls(folder)))
         done = calls(folder)
         process_of_flow(parent).kill()
         assert server.end(run) == "CRASHED"
         assert all_gone([worker for _, worker in done])
         (folder / "hold2").unlink()
-        assert server.retry(run) == "COMPLETED"
+        assert server.retry(run)["state_type"] == "COMPLETED"
     assert server.states()["held"] == "COMPLETED", "the flow run that the kill left behind goes on"
     assert sorted(size for size, _ in calls(folder)[len(done) :]) == ["2", "3"], "what had ended is not repeated"
 
@@ -351,7 +311,7 @@ def test_flow_runs_of_a_killed_command_crash_and_resume_goes_on(server: Server, 
     assert all_gone([worker for _, worker in done])
     eventually(lambda: set(server.states().values()) == {"CRASHED"})
     for automation in server.find("automations"):
-        httpx.delete(f"{server.url}/automations/{automation['id']}", timeout=HANG_SECONDS).raise_for_status()
+        server.ask("DELETE", f"automations/{automation['id']}")
     (folder / "hold2").unlink()
     code, _, stderr = autoopt(folder, server, "resume", "--json")
     assert code == 0, stderr
@@ -383,14 +343,14 @@ def test_the_retry_of_a_killed_night_goes_on_in_its_second_model(server: Server,
     )
     (folder / "hold2").touch()
     with served(folder, server) as parent:
-        night = server.start("nightly_sweep/test", zoo=str(folder / "zoo.yaml"), workers=1)
+        night = server.start("nightly_sweep", zoo=str(folder / "zoo.yaml"), workers=1)
         eventually(lambda: server.states().get("held") == "RUNNING" and "2" in dict(calls(folder)))
         done = calls(folder)
         process_of_flow(parent).kill()
         assert server.end(night) == "CRASHED"
         assert all_gone([worker for _, worker in done])
         (folder / "hold2").unlink()
-        assert server.retry(night) == "COMPLETED"
+        assert server.retry(night)["state_type"] == "COMPLETED"
     names = [row["name"] for row in server.find("flow_runs")]
     assert names.count("tidy") == 1, "the first model was done"
     # Prefect may mark what the kill interrupted as cancelled; nothing stays open.
@@ -403,20 +363,20 @@ def test_chains_can_be_deployed_runs_with_a_retry_of_their_own(server: Server, f
     (folder / "dag.yaml").write_text(dag("held"))
     with served(folder, server):
         paths = {"dag": str(folder / "dag.yaml"), "model": str(folder / "model.onnx")}
-        run = server.start("optimize_model/test", **paths, chains="deployed")
+        run = server.start("optimize_model", **paths, chains="deployed")
         assert server.end(run) == "COMPLETED"
         [chain] = [row for row in server.find("flow_runs") if row["name"] == "held"]
         assert chain["deployment_id"]
         assert server.end(chain["id"]) == "COMPLETED"
         done = len(calls(folder))
         (folder / "broken2").unlink()
-        assert server.retry(chain["id"]) == "COMPLETED"
+        assert server.retry(chain["id"])["state_type"] == "COMPLETED"
     assert [size for size, _ in calls(folder)[done:]] == ["2"]
 
 
 def test_a_run_goes_on_while_the_server_is_restarted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     port = free_port()
-    away = Server(f"http://127.0.0.1:{port}/api")
+    away = Server(f"http://127.0.0.1:{port}")
     env = {**environment(folder, away), "PREFECT_HOME": str(prepared(tmp_path_factory.mktemp("away") / "prefect"))}
     (folder / "dag.yaml").write_text(dag("held"))
     (folder / "hold2").touch()
@@ -433,7 +393,7 @@ def test_a_run_goes_on_while_the_server_is_restarted(folder: Path, tmp_path_fact
 
 
 def test_a_server_that_does_not_answer_is_one_line(folder: Path) -> None:
-    code, _, stderr = autoopt(folder, Server("http://user:canary@127.0.0.1:9/api"), *RUN)
+    code, _, stderr = autoopt(folder, Server("http://user:canary@127.0.0.1:9"), *RUN)
     assert code in (2, 3)
     assert "Prefect server" in stderr.splitlines()[-1]
     assert "canary" not in stderr

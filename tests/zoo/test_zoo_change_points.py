@@ -43,13 +43,6 @@ def test_a_step_is_found_where_it_is(factor: float) -> None:
     assert change.factor == pytest.approx(factor, rel=0.02)
 
 
-def test_a_drift_of_one_percent_a_week_is_found() -> None:
-    series = [value * 1.01 ** (night / 7) for night, value in enumerate(noisy(0.5, 56))]
-    changes = change_points(series)
-    assert changes
-    assert all(change.factor > 1 for change in changes)
-
-
 def test_a_step_of_an_exact_figure_is_found() -> None:
     [change] = change_points([1000.0] * 6 + [1010.0] * 3)
     assert (change.index, change.factor) == (6, pytest.approx(1.01))
