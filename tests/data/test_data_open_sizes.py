@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, parser
 
 from autoopt.data.sources import synthetic
-from autoopt.data.sources.open_sizes import open_sizes, sides_by_positions, total_stride, with_channels
+from autoopt.data.sources.open_sizes import open_sizes, sides_by_positions, total_stride, with_features
 from autoopt.data.sources.synthetic import input_spec
 from autoopt.model import io
 from autoopt.model.roles import input_roles
@@ -140,6 +140,38 @@ def test_channels_count_all_groups() -> None:
         [builders.tensor("y", None)],
         {"w": np.ones((4, 2, 3, 3), np.float32)},
     )
-    (spec,) = with_channels(proto.graph, [synthetic.input_spec(proto.graph.input[0])])
+    (spec,) = with_features(proto.graph, [synthetic.input_spec(proto.graph.input[0])])
     assert spec.shape == ("n", 4, "h", "w")
     assert open_sizes(proto, [spec], input_roles([spec]))["x"].by_axis == {2: 224, 3: 224}
+
+
+@pytest.mark.parametrize(
+    ("node", "weights"),
+    [
+        (helper.make_node("MatMul", ["rows", "w"], ["y"]), {"w": np.ones((7, 3), np.float32)}),
+        (
+            helper.make_node("GRU", ["rows", "w", "r"], ["y"], hidden_size=2),
+            {"w": np.ones((1, 6, 7), np.float32), "r": np.ones((1, 6, 2), np.float32)},
+        ),
+    ],
+    ids=["MatMul", "GRU"],
+)
+def test_open_features_are_those_of_the_weights_that_read_them(node, weights, tmp_path) -> None:
+    proto = builders.model(
+        [helper.make_node("Unsqueeze", ["x", "axes"], ["rows"]), node],
+        [builders.tensor("x", ["frames", "features"])],
+        [builders.tensor("y", None)],
+        {**weights, "axes": np.array([1])},
+    )
+    path = str(io.save(proto, tmp_path))
+    assert synthetic.load(path, items=1).uneven["x"][0].shape == (1, 7)
+
+
+def test_a_model_that_needs_many_rows_gets_them(tmp_path) -> None:
+    nodes = [
+        helper.make_node("Unsqueeze", ["frames", "axes"], ["image"]),
+        helper.make_node("MaxPool", ["image"], ["y"], kernel_shape=[40, 3]),
+    ]
+    frames, weights = builders.tensor("frames", ["n", "bands"]), {"axes": np.array([0, 1])}
+    path = str(io.save(builders.model(nodes, [frames], [builders.tensor("y", None)], weights), tmp_path))
+    assert synthetic.load(path, items=1).uneven["frames"][0].shape == (64, 64)

@@ -47,16 +47,34 @@ class _Convolution:
         return self.weight[2] if is_square and strides == self.weight[2:] and strides[0] > 1 else None
 
 
-def with_channels(graph: GraphProto, specs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
-    """Fill in the open channels of inputs that a convolution reads."""
+def with_features(graph: GraphProto, specs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
+    """Fill in the open channels of inputs that a convolution reads, and the features of those that a product reads."""
     channels = {convolution.source: convolution.channels for convolution in _convolutions(graph)}
+    features = _features(graph)
     filled = []
     for spec in specs:
         shape = spec.shape
         if spec.name in channels and shape is not None and len(shape) > 2 and not isinstance(shape[1], int):
             spec = replace(spec, shape=(shape[0], channels[spec.name], *shape[2:]))
+        elif spec.name in features and shape is not None and len(shape) > 1 and not isinstance(shape[-1], int):
+            spec = replace(spec, shape=(*shape[:-1], features[spec.name]))
         filled.append(spec)
     return tuple(filled)
+
+
+def _features(graph: GraphProto) -> dict[str, int]:
+    """The size of the last axis of inputs that a recurrent layer or a product with weights reads."""
+    inputs, shapes = origins(graph, (*SAME_SHAPE, "Unsqueeze")), constant_shapes(graph)
+    features = {}
+    for node in graph.node:
+        weight = shapes.get(node.input[1], ()) if len(node.input) > 1 else ()
+        if len(weight) < 2 or node.input[0] not in inputs:
+            continue
+        if node.op_type in ("LSTM", "GRU", "RNN"):
+            features[inputs[node.input[0]]] = weight[-1]
+        elif node.op_type == "MatMul":
+            features[inputs[node.input[0]]] = weight[-2]
+    return {name: size for name, size in features.items() if size > 1}
 
 
 def sides_by_positions(graph: GraphProto) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from autoopt.data.dataset import Array, DataSet
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.fit import InputSpec, fit, specs_of
-from autoopt.data.sources.open_sizes import OpenSizes, open_sizes, with_channels
+from autoopt.data.sources.open_sizes import OpenSizes, open_sizes, with_features
 from autoopt.data.sources.signals import carry_states, lengths_of, signal_items, signal_sizes
 from autoopt.errors import InputError, one_line
 from autoopt.model.roles import Kind, Role, input_roles
@@ -58,6 +58,8 @@ class Sizes:
     """Height and width of images."""
     open_size: int | None = None
     """The size of all other open dimensions."""
+    rows: int = 1
+    """The size of an open first dimension: of the batch, but for models that read one long item without a batch."""
 
 
 def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
@@ -83,7 +85,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     `dimensions` are sizes of symbolic dimensions by name, `shapes` the shapes of inputs with the batch dimension,
     `ranges` [low, high] by input, `image_size` [height, width] of images, and `open_size` is the size of open
     dimensions that nothing else sizes. Without these, open dimensions get the sizes that the model is meant for; if it
-    does not run with them, the first of `OPEN_SIZES` that it runs with. `roles` are kinds by input where names and
+    does not run with them, the first of `OPEN_SIZES` that it runs with, first with one item, then with as many rows
+    along the first dimension. `roles` are kinds by input where names and
     shapes tell the wrong ones.
 
     Raises:
@@ -117,10 +120,8 @@ def _runnable(model: str, inputs: ModelInputs, sizes: Sizes, ranges: Mapping[str
         session = make_session(model)
     except Exception:  # The next call that runs the model reports the runtime's own message.
         return sizes
-    for open_size in (None, *OPEN_SIZES):
-        tried = replace(sizes, open_size=open_size)
-        if open_size is not None:
-            tried = replace(tried, image_size=())
+    without_batch = [replace(sizes, open_size=size, rows=size, image_size=()) for size in OPEN_SIZES]
+    for tried in (sizes, *(replace(one, rows=1) for one in without_batch), *without_batch):
         arrays = _arrays(inputs, tried, ranges, 1, 0)
         try:
             session.run(None, fit({name: items[0] for name, items in arrays.items()}, specs_of(session)))
@@ -217,16 +218,16 @@ def _shape(spec: InputSpec, sizes: Sizes, role: Role, assumed: OpenSizes | None)
         elif dimension in sizes.dimensions:
             shape.append(sizes.dimensions[str(dimension)])
         else:
-            shape.append(_open_size(axis, str(dimension or ""), sizes.open_size, known))
+            shape.append(_open_size(axis, str(dimension or ""), sizes, known))
     return tuple(shape)
 
 
-def _open_size(axis: int, name: str, open_size: int | None, known: Mapping[int, int]) -> int:
+def _open_size(axis: int, name: str, sizes: Sizes, known: Mapping[int, int]) -> int:
     """The size of a dimension that neither the model nor the user sizes; `known`: sizes by axis."""
     if axis == 0:
-        return known.get(axis, 1)
-    if open_size is not None:
-        return open_size
+        return known.get(axis, sizes.rows)
+    if sizes.open_size is not None:
+        return sizes.open_size
     return known.get(axis) or _symbol_size(name.lower())
 
 
@@ -320,7 +321,7 @@ def read_inputs(model: str, given: Mapping[str, Kind] | None = None) -> ModelInp
     proto = onnx.load(model, load_external_data=False)
     constants = constant_shapes(proto.graph)
     values = [value for value in proto.graph.input if value.name not in constants]
-    specs = with_channels(proto.graph, list(map(input_spec, values)))
+    specs = with_features(proto.graph, list(map(input_spec, values)))
     tables = {**one_hot_lengths(proto.graph), **table_lengths(proto.graph)}
     roles = input_roles(specs, tables, given)
     sizes = {**open_sizes(proto, specs, roles), **signal_sizes(specs, roles, tables)}

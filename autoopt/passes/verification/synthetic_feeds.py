@@ -46,7 +46,7 @@ def synthetic_feeds(
     Raises:
         ValueError: an input is not a tensor, is of an unknown type, or is too large.
     """
-    from autoopt.data.sources.open_sizes import with_channels
+    from autoopt.data.sources.open_sizes import with_features
     from autoopt.data.sources.signals import lengths_of
     from autoopt.data.sources.synthetic import input_spec
 
@@ -54,7 +54,7 @@ def synthetic_feeds(
     fixed: dict[str, list[int | str]] = {}
     if narrower is not None:
         fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
-    specs = with_channels(model.graph, list(map(input_spec, inputs)))
+    specs = with_features(model.graph, list(map(input_spec, inputs)))
     known = input_roles(specs, given=roles)
     usual_sizes = {**_image_sizes(model.graph, specs), **_sound_sizes(specs, known)}
     decoder = decoder_of(known)
