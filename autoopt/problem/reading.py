@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import InputError, SystemFailure, raise_if_disk_full
 from autoopt.outcome import Outcome
 from autoopt.problem.resources import Resources
 from autoopt.workers import CallResult, WorkerPool, reading_call
@@ -25,11 +24,6 @@ DESCRIBE_DATA: Final = "autoopt.data.worker:describe"
 """The worker functions that read models, runtimes and data; `registry.DESCRIBE` reads scripts."""
 READ_SECONDS: Final = 60.0
 """Time limit of a call that reads a model, data or a script."""
-
-NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
-"""Texts of the system's errors for a full disk, as libraries pass them on."""
-_ERROR_NAME = re.compile(r"^OSError: \[Errno \d+\] ")
-"""The prefix of such an error."""
 SLOWEST_COPY: Final = 20e6
 """Bytes a second that reading and storing a model gets on a busy machine with a slow disk, at least."""
 
@@ -106,10 +100,3 @@ def first_call(
     if result.died:
         quarantine.note(Subject.model(subject()), result)
     return result
-
-
-def raise_if_disk_full(message: str) -> None:
-    """Raise for a full disk, which says nothing about the model and must not be stored as its failure."""
-    if any(text in message for text in NO_SPACE):
-        remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
-        raise SystemFailure(_ERROR_NAME.sub("", message), remedy=remedy)

@@ -9,8 +9,7 @@ from autoopt.engine.run.evidence import judge_again
 from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_repeatedly
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import evaluate
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import AutooptError
 from autoopt.metrics import Estimate

@@ -142,10 +142,10 @@ def test_a_pass_that_ran_out_of_memory_is_tried_again_with_more(simulation: Simu
         raise MemoryError
 
     simulation.pool.passes["identity_elimination"] = filling
-    assert run(simulation, simulation.context(), nodes=1).outcome is Outcome.OUT_OF_MEMORY
-    simulation.pool.passes["identity_elimination"] = faster(0.5)
     memory = usable_memory(None)
     same, more = RetryPolicy(memory=memory), RetryPolicy(memory=memory + 1)
+    assert run(simulation, simulation.context(retry=same), nodes=1).outcome is Outcome.OUT_OF_MEMORY
+    simulation.pool.passes["identity_elimination"] = faster(0.5)
     assert run(simulation, simulation.context(retry=same), nodes=1).outcome is Outcome.OUT_OF_MEMORY
     assert run(simulation, simulation.context(retry=more), nodes=1).outcome is Outcome.OK
 

@@ -9,7 +9,7 @@ import pytest
 from simulation import Simulation, estimate, failing, faster, unchanged
 
 from autoopt.engine.run.trial import execute_trial, nodes_up_to, objective_values, with_measurements
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import Trial

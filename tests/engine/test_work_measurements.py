@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from simulation import Simulation, write_model
 
-from autoopt.engine.work.evaluations import evaluate
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.json_codec import to_json
 from autoopt.metrics import Constraint, Estimate

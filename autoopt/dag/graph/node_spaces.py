@@ -42,6 +42,7 @@ def node_space(spec: DagSpec, node: str, info: PassInfo) -> NodeSpace:
 class NamedFile:
     """A file or folder that a parameter names."""
 
+    parameter: str
     text: str
     """Its path in the spec."""
     path: Path
@@ -65,7 +66,7 @@ def named_files(spec: DagSpec, info: PassInfo, space: NodeSpace) -> list[NamedFi
         for value in values:
             if isinstance(value, str) and value:
                 path = Path(spec.data_path(value) if parameter.category == "data" else value)
-                files.append(NamedFile(value, path, digest_path(path) if path.exists() else ""))
+                files.append(NamedFile(parameter.name, value, path, digest_path(path) if path.exists() else ""))
     return files
 
 

@@ -16,8 +16,7 @@ from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_exactly
 from autoopt.engine.run.select import UNVERIFIED, source_model
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import evaluate
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autoopt.engine.work.equal_graphs import SHARED
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, WORK

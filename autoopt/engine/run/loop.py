@@ -20,7 +20,6 @@ from autoopt.dag.compiler.plan import Learned
 from autoopt.engine.run.executor import Executor, result_of
 from autoopt.engine.run.trial import execute_trial, objective_values
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.meter_order import rejects_slow
 from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, latency_objective
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
@@ -107,7 +106,11 @@ class SearchLoop:
         self._shared = SharedTime(self.ctx.attempt.clock)
 
     def run(self, executor: Executor) -> list[Trial]:
-        """Run trials until the study or the time limit ends the search."""
+        """Run trials until the study or the time limit ends the search.
+
+        The passes of a first trial run while the source is measured, on which everything else waits. Then the window is
+        filled before its oldest trial is waited for, so that workers never stand idle while the study learns.
+        """
         window: deque[tuple[Proposal, Future[Trial]]] = deque()
         workers = self.ctx.attempt.workers
         try:
@@ -202,6 +205,12 @@ class SearchLoop:
         return until
 
     def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[Trial]:
+        """Store a trial and hand it to the executor.
+
+        The record comes first, because the executor may ask another process to execute the trial, which has nothing
+        else to read. What this process executes waits for the source between passes and measurements, and that wait
+        is no part of the trial's duration.
+        """
         ctx, chain = self.ctx, self.ctx.chains[proposal.chain]
         trial = Trial(
             run=ctx.run,
@@ -285,8 +294,9 @@ class SearchLoop:
     @property
     def _drops_slow(self) -> bool:
         """True if a candidate that is far slower than the source cannot be the answer."""
-        is_rival = self._source_measured.is_set() and self._source.is_rival
-        return is_rival and rejects_slow(self.ctx.problem.goal)
+        objectives = self.ctx.problem.goal.objectives
+        only_speed_decides = len(objectives) == 1 and latency_objective(objectives) is not None
+        return self._source_measured.is_set() and self._source.is_rival and only_speed_decides
 
     def incumbent(self) -> float | None:
         """The best latency ratio of a feasible trial so far; None before the first, or without a latency objective."""

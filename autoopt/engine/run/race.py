@@ -19,8 +19,7 @@ from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import with_measurements
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import evaluate
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp

@@ -11,7 +11,7 @@ from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.select import distinct_feasible, source_model, trial_model
 from autoopt.engine.run.trial import objective_values, paired_metrics
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import STEADY_STATE, Estimate, Kind, Objective
 from autoopt.problem.problem import Goal
 from autoopt.results import ModelResult, Trial, values_of

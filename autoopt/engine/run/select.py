@@ -8,7 +8,7 @@ from typing import Final
 
 from autoopt.engine.run.measurement_summary import Summary, stored_summary, summarize
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate

@@ -33,8 +33,7 @@ from autoopt.engine.run.select import (
 from autoopt.engine.run.trial import with_measurements
 from autoopt.engine.work.calls import WAITING
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import evaluate
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.metrics import Estimate
@@ -130,19 +129,8 @@ class Session:
                 options = EvaluationOptions(judged=False, screened=True)
                 measurements = evaluate(self.ctx, self.ctx.problem.source, options)
             self._is_source_untimely = measurements.outcome is Outcome.TIMEOUT and self.ctx.attempt.remaining() <= 0
-            if measurements.outcome in FATAL and not self._is_source_untimely:
-                message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"
-                remedy = ""
-                if measurements.outcome is Outcome.TIMEOUT:
-                    remedy = "give fewer items of data, or a larger limits: {measure_seconds: ...} in a dag.yaml"
-                raise InputError(message, where=self.name, remedy=remedy)
-            if measurements.outcome is Outcome.REFUSED:
-                script = f"{self.ctx.problem.script.path}:"
-                if script in measurements.message:
-                    line, _, reason = measurements.message.partition(script)[2].partition(": ")
-                    raise InputError(reason, where=f"{script}{line}")
-                raise InputError(measurements.message, where=self.name)
             if not measurements.outcome.good and not self._is_source_untimely:
+                self._refuse_unmeasured(measurements)
                 failure = source_failure(self.ctx.problem, measurements.message)
                 self.notes.append(Note(f"no ratios: {failure}"))
                 self._show_note(failure)
@@ -150,6 +138,21 @@ class Session:
             self._baseline = measurements
             self.ctx.attempt.observer.on_baseline(measurements.metrics)
         return self._baseline
+
+    def _refuse_unmeasured(self, measurements: Measurements) -> None:
+        """Refuse a source whose failure no pass can repair."""
+        if measurements.outcome in FATAL:
+            message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"
+            remedy = ""
+            if measurements.outcome is Outcome.TIMEOUT:
+                remedy = "give fewer items of data, or a larger limits: {measure_seconds: ...} in a dag.yaml"
+            raise InputError(message, where=self.name, remedy=remedy)
+        if measurements.outcome is Outcome.REFUSED:
+            script = f"{self.ctx.problem.script.path}:"
+            if script in measurements.message:
+                line, _, reason = measurements.message.partition(script)[2].partition(": ")
+                raise InputError(reason, where=f"{script}{line}")
+            raise InputError(measurements.message, where=self.name)
 
     def _refuse_ruined(self, metrics: Mapping[str, Estimate]) -> None:
         """Refuse a source that gets nothing right: no candidate could be worse."""
@@ -369,6 +372,11 @@ class Session:
         return best
 
     def _result(self, trials: Sequence[Trial], end: SearchEnd) -> RunResult:
+        """The result as of these trials, also of an unfinished search.
+
+        A race that has begun ranks them with all of its evidence, otherwise their first measurements do. The best is
+        chosen before the notes, which explain it: what it takes for granted, or how close others came.
+        """
         attempt, goal = self.ctx.attempt, self.ctx.problem.goal
         ranking, undecided = self._verified_ranking, ""
         if self._decision is not None:

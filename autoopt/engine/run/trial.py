@@ -11,8 +11,7 @@ from autoopt.engine.run.evidence import product
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.equal_graphs import METERS as GRAPH_METERS
 from autoopt.engine.work.equal_graphs import OTHER_VALUES, TWIN
-from autoopt.engine.work.evaluations import evaluate
-from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.evaluations import Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
@@ -81,10 +80,6 @@ def _note(ctx: RunContext, measurements: Measurements) -> str:
     missing = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in measurements.metrics]
     if measurements.too_slow and missing:
         return f"too slow: {', '.join(missing)} not measured"
-    return _shared_note(ctx, measurements)
-
-
-def _shared_note(ctx: RunContext, measurements: Measurements) -> str:
     shared = [details for details in measurements.details.values() if TWIN in details]
     if not shared:
         return ""

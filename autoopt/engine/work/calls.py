@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from autoopt.engine.work.context import RunContext
-from autoopt.errors import TimeUp
+from autoopt.errors import TimeUp, raise_if_disk_full
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
-from autoopt.problem.reading import raise_if_disk_full
 from autoopt.workers import CallResult, Gate
 from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
 from autoopt.workers.quarantine import Subject

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from autoopt.data import DataConfig
@@ -15,7 +14,6 @@ from autoopt.json_codec import JsonValue
 from autoopt.measure.meters import CUSTOM, Meter, meters_for
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.memory import usable_memory
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
@@ -69,22 +67,32 @@ class MeterRun:
     """One meter on one candidate, under the key of its result."""
 
     meter: Meter
-    metrics: tuple[str, ...]
-    candidate: Candidate
+    work: EvaluationInput
     settings: Mapping[str, JsonValue]
+    """Those of the call; of the repetition, `work` knows the number."""
     data: DataSource
     key: str
-    graph_key: Callable[[str], str]
-    """Make the key that the evaluations of all candidates have for which the runtime executes the graph of a digest."""
     incumbent: float | None
     is_brief: bool
     """Further measurements follow, at least if the candidate may be the best."""
     is_first_look: bool
     """It may reuse open sessions of the source, of which the others have the error too."""
 
+    @property
+    def candidate(self) -> Candidate:
+        return self.work.candidate
+
+    def graph_key(self, graph: str) -> str:
+        """The key that evaluations have of all candidates for which the runtime executes the graph of this digest."""
+        return evaluation_key(self.meter, replace(self.work, candidate=Candidate(graph)))
+
 
 def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions) -> Iterator[MeterRun]:
-    """The meters for the metrics, cheap ones first."""
+    """The meters for the metrics, cheap ones first.
+
+    A key is known before anything is measured, so that the store can be asked. It covers what the figures depend on,
+    but not what only steers the call, such as the incumbent at which measuring may stop.
+    """
     problem = ctx.problem
     names = options.metrics
     if names is None:
@@ -93,12 +101,11 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
     is_repeated = problem.measurement_settings.is_repeated
     has_few_sessions = problem.measurement_settings.replicas <= TIMING.screening_replicas
     for meter in meters_for(names, problem.goal.custom):
-        metrics = tuple(name for name in meter.metrics if name in names)
         settings = meter.settings_for(problem.measurement, constraints, screened=options.screened)
         settings.update(options.settings)
         data = _data_for(ctx, meter)
         work = EvaluationInput(
-            metrics=metrics,
+            metrics=tuple(name for name in meter.metrics if name in names),
             candidate=candidate,
             source=problem.source,
             target=problem.target,
@@ -109,20 +116,14 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
         )
         yield MeterRun(
             meter=meter,
-            metrics=metrics,
-            candidate=candidate,
+            work=work,
             settings=settings,
             data=data,
             key=evaluation_key(meter, work),
-            graph_key=partial(_graph_key, meter, work),
             incumbent=options.incumbent,
             is_brief=(options.screened or options.round > 0) and is_repeated,
             is_first_look=options.screened and (is_repeated or has_few_sessions),
         )
-
-
-def _graph_key(meter: Meter, work: EvaluationInput, graph: str) -> str:
-    return evaluation_key(meter, replace(work, candidate=Candidate(graph)))
 
 
 def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
@@ -144,14 +145,14 @@ def measure(ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit
     answer = call_meter(ctx, request, meter_run, limit)
     record = evaluation_record(ctx, meter_run, answer.result, answer.reply or MeasureReply())
     if MEDIAN_LATENCY in record.source_metrics:
-        ctx.attempt.source_latencies.add(record.source_metrics[MEDIAN_LATENCY].value)
+        ctx.attempt.source_latencies.append(record.source_metrics[MEDIAN_LATENCY].value)
     return record
 
 
 def request_to_meter(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Candidate] = ()) -> MeasureRequest:
     """The request to a meter, with hints from what was measured so far."""
     problem, meter = ctx.problem, meter_run.meter
-    hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": ctx.attempt.source_latencies.typical()}
+    hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": ctx.attempt.usual_source_ms()}
     settings = {**meter.hints_from(hints), **meter_run.settings}
     data = meter_run.data.config
     source = _model_file(ctx, problem.source)
@@ -160,7 +161,7 @@ def request_to_meter(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Cand
         candidate=_model_file(ctx, meter_run.candidate),
         source=source,
         rivals=tuple(_model_file(ctx, rival) for rival in rivals),
-        metrics=meter_run.metrics,
+        metrics=meter_run.work.metrics,
         data=DataConfig.parse(data) if data else None,
         data_digest=meter_run.data.digest,
         target=problem.target,
@@ -213,7 +214,7 @@ def evaluation_record(
         details["disturbed"] = True
     recorded = dict(environment())
     if result.outcome is Outcome.OUT_OF_MEMORY:
-        recorded[MEMORY] = usable_memory(ctx.problem.limits.memory)
+        recorded[MEMORY] = ctx.attempt.retry.memory
     runtime = ctx.resources.hosts.runtime_of(ctx.problem.host)
     if runtime:
         recorded["measured by"] = dict(runtime)

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.dag.compiler.chain import ChainNode
-from autoopt.data.config import resolve_path
 from autoopt.data.digest import InputChanged, digest_path
 from autoopt.engine.work.attempt import claim_or_wait, released_on_error
 from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
-from autoopt.memory import usable_memory
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
@@ -171,18 +169,13 @@ def _file_digests(ctx: RunContext, configured: ConfiguredNode) -> dict[str, str]
         InputChanged: One is not what it was when the run was planned.
     """
     digests: dict[str, str] = {}
-    planned = {file.path: file.digest for file in ctx.problem.plan.files.get(configured.node.id, ())}
-    for parameter in configured.info.parameters:
-        path = configured.config.get(parameter.name)
-        if not path or not isinstance(path, str) or parameter.category not in ("path", "data"):
+    for file in ctx.problem.plan.files.get(configured.node.id, ()):
+        if configured.config.get(file.parameter) != file.text:
             continue
-        if parameter.category == "data":
-            path = resolve_path(ctx.problem.data_root, path)
-        if Path(path).exists():
-            digests[parameter.name] = digest_path(Path(path))
-        digest = planned.get(Path(path))
-        if digest and digests.get(parameter.name) != digest:
-            raise InputChanged(path)
+        if file.path.exists():
+            digests[file.parameter] = digest_path(file.path)
+        if file.digest and digests.get(file.parameter) != file.digest:
+            raise InputChanged(str(file.path))
     return digests
 
 
@@ -238,6 +231,9 @@ def _needs_script(ctx: RunContext, configured: ConfiguredNode) -> bool:
 def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: ChainProgress, folder: Path) -> bool:
     """Run the nodes of `group` in a worker and record their steps.
 
+    The inputs are compared with the digests of the plan after the call and before anything is recorded: a pass may have
+    read a file that changed meanwhile, and its result would be found under the key of the old content.
+
     Returns:
         False if several nodes failed together, so that none can be blamed; nothing is recorded then.
     """
@@ -290,7 +286,11 @@ def _subject(ctx: RunContext, group: Sequence[ConfiguredNode], candidate: Candid
 
 
 def _record(ctx: RunContext, configured: ConfiguredNode, progress: ChainProgress, step: StepReply) -> None:
-    """Store the result of one step, and advance `progress`."""
+    """Store the result of one step, and advance `progress`.
+
+    The model comes before the record that names it. Whether it changed is decided by its key, whatever the pass says,
+    so that equal candidates are known as such.
+    """
     node, outcome = configured.node, step.outcome
     before = progress.candidate
     after = None
@@ -306,7 +306,7 @@ def _record(ctx: RunContext, configured: ConfiguredNode, progress: ChainProgress
     if runtime:
         recorded_environment["pass host"] = dict(runtime)
     if outcome is Outcome.OUT_OF_MEMORY:
-        recorded_environment[MEMORY] = usable_memory(ctx.problem.limits.memory)
+        recorded_environment[MEMORY] = ctx.attempt.retry.memory
     reports = dict(step.reports)
     if is_setup_failure(outcome, step.message):
         reports[TRANSIENT] = True

@@ -103,7 +103,7 @@ class Rounds:
             self._next_numbers[single.candidate.key] += 1
             self.ctx.attempt.counts.add_executed("evaluations")
         if MEDIAN_LATENCY in reply.source_metrics:
-            self.ctx.attempt.source_latencies.add(reply.source_metrics[MEDIAN_LATENCY].value)
+            self.ctx.attempt.source_latencies.append(reply.source_metrics[MEDIAN_LATENCY].value)
         return answer.result.outcome.good
 
     def _meter_run(self, candidate: Candidate, number: int, settings: Mapping[str, JsonValue]) -> MeterRun:
