@@ -67,7 +67,7 @@ def test_unmet_requirements_are_named(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_busy_machine_names_what_would_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (1e6, 1e6, 1e6))  # also for the largest machine
-    monkeypatch.setattr(doctor, "can_have_precedence", lambda: allowed)
+    monkeypatch.setattr(doctor, "can_go_first", lambda: allowed)
     (load,) = [finding for finding in examine(Settings(home=tmp_path)) if finding.check == "load"]
     assert "quiet machine" in load.remedy
     assert ("real-time priority" in load.remedy) is not allowed
