@@ -1,4 +1,4 @@
-"""What a ratio of times is worth beside other programs. Imports no numeric library.
+"""The certainty of a ratio of times beside other programs. Imports no numeric library.
 
 Programs share caches and memory, so every inference takes longer beside other programs, and a smaller model suffers
 less. Leaving out preempted inferences does not correct this, nor does repetition. A ratio on several threads is

@@ -82,30 +82,12 @@ def test_rivals_without_a_source_have_no_ratios(rivals_request: MeasureRequest) 
         assert single.details["source_ms"] is None
 
 
-def test_a_refused_source_leaves_rivals_without_ratios(rivals_request: MeasureRequest, tmp_path: Path) -> None:
-    broken = builders.mlp()
-    broken.graph.node[1].op_type = "NoSuchOperator"
-    source = ModelFile(str(io.save(broken, tmp_path / "broken")))
-    reply = meter.measure(replace(rivals_request, source=source))
-    for single in (reply, *reply.rivals):
-        assert single.ratios == {}
-        assert "NoSuchOperator" in single.details["source_refused"]
-
-
 def test_a_rival_that_the_runtime_refuses_is_an_error(rivals_request: MeasureRequest, tmp_path: Path) -> None:
     broken = builders.mlp()
     broken.graph.node[1].op_type = "NoSuchOperator"
     rival = ModelFile(str(io.save(broken, tmp_path / "broken")))
     with pytest.raises(Exception, match="NoSuchOperator"):
         meter.measure(replace(rivals_request, rivals=(rival,)))
-
-
-def test_each_rival_has_a_throughput_of_its_own(rivals_request: MeasureRequest) -> None:
-    settings = replace(rivals_request.settings, concurrency=2)
-    reply = meter.measure(replace(rivals_request, metrics=("throughput",), settings=settings))
-    for single in (reply, *reply.rivals):
-        assert [row["concurrency"] for row in single.details["throughput"]] == [2]
-        assert single.metrics["throughput"].value > 0
 
 
 def test_each_session_runs_a_batch_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

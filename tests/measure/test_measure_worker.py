@@ -46,18 +46,6 @@ def test_the_source_itself_is_the_baseline_with_ratios_of_exactly_one(files):
         assert quality["details"]["drops"]["accuracy"] == {"value": 0.0, "low": 0.0, "high": 0.0}
 
 
-def test_the_same_model_with_other_session_options_is_measured_against_the_source(files):
-    payload = {
-        "candidate": {"path": files["source"], "session_options": {"graph_optimization_level": "disable"}},
-        "source": {"path": files["source"], "session_options": {}},
-        "metrics": ["latency_p50"],
-        "settings": QUICK,
-    }
-    found = worker.latency(payload)
-    assert found["details"]["source_repeats"] > 0
-    assert found["ratios"]["latency_p50"]["low"] < found["ratios"]["latency_p50"]["high"]
-
-
 def test_latency_reports_details(files):
     details = ask("latency", files, "other", ["latency_p50"], **QUICK)["details"]
     assert details["stopped"] in get_args(StopReason)
@@ -96,18 +84,6 @@ def test_synthetic_inputs_have_sizes_that_the_model_takes(tmp_path):
     path = str(io.save(proto, tmp_path))
     found = worker.fidelity({"candidate": {"path": path}, "source": {"path": path}, "metrics": ["cosine"]})
     assert found["metrics"]["cosine"]["value"] == pytest.approx(1.0)
-
-
-def test_profiles_of_dynamic_shapes_are_measured_one_by_one(tmp_path):
-    path = sigmoid(tmp_path)
-    profiles = [{"name": "short", "dimensions": {"length": 8}}, {"name": "long", "dimensions": {"length": 1 << 22}}]
-    found = worker.latency(
-        {"candidate": {"path": str(path)}, "metrics": ["latency_p50"], "settings": {**QUICK, "profiles": profiles}}
-    )
-    by_name = found["details"]["profiles"]
-    short, long = (by_name[n]["metrics"]["latency_p50"]["value"] for n in ("short", "long"))
-    assert short < long
-    assert found["metrics"]["latency_p50"]["value"] == pytest.approx((short * long) ** 0.5)
 
 
 def test_profiles_have_the_details_of_one_measurement(tmp_path):
@@ -173,13 +149,6 @@ def test_throughput_at_concurrency_and_batch_sizes(files):
     assert set(rows) == {(1, 2), (4, 1)}
     assert found["metrics"]["throughput"] == rows[1, 2]["candidate"]
     assert rows[4, 1]["candidate"]["value"] > 0
-
-
-def test_a_source_slower_than_before_marks_the_machine_as_disturbed(files):
-    for earlier, slow in ((1e-9, True), (1e9, False)):
-        details = ask("latency", files, "other", ["latency_p50"], **QUICK, source_ms=earlier)["details"]
-        assert (details["pace"] > 1.1) is slow
-        assert details["disturbed"] or not slow
 
 
 @pytest.mark.parametrize(

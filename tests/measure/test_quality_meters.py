@@ -5,7 +5,7 @@ from __future__ import annotations
 import builders
 import numpy as np
 import pytest
-from measure_helpers import ask, run
+from measure_helpers import ask
 from onnx import helper
 
 from autoopt.errors import InputError
@@ -74,15 +74,6 @@ def test_names_of_classes_count_as_their_ids(asked):
 def test_fidelity_sees_every_class(asked):
     assert asked("fidelity", "top1_agreement")["metrics"]["top1_agreement"]["value"] < 0.5
     assert asked("fidelity", "top1_agreement", candidate="right")["metrics"]["top1_agreement"]["value"] == 1.0
-
-
-def test_accuracy_and_its_paired_drop(files):
-    found = ask("task", files, "other", ["accuracy", "f1"])
-    labels = np.load(files["data"])["labels"]
-    expected = np.mean(run(files["other"], np.load(files["data"])["x"]).argmax(1) == labels)
-    assert found["metrics"]["accuracy"]["value"] == pytest.approx(expected)
-    assert found["details"]["drops"]["accuracy"]["value"] == pytest.approx(1 - expected)
-    assert found["details"]["items"] == 60
 
 
 def test_a_sequential_test_stops_at_the_first_subset_that_decides(files, tmp_path):

@@ -2,6 +2,6 @@
 
 Read `meter` first: a request goes through four rooms, each entered once. `prepare` finds out what is timed (`subjects`,
 `sessions`, `generation`, `executed_graph`), `timing` takes turns until the ratios are certain (`timer`, `throughput`),
-`estimate` computes metrics with intervals (`pairs`), and `reply` tells how it went. `busy` is what is done about other
-programs, whose activity `load` measures.
+`estimate` computes metrics with intervals (`pairs`), and `reply` tells how it went. `busy` protects a measurement from
+other programs, whose activity `load` reads.
 """

@@ -1,4 +1,4 @@
-"""What is done about other programs beside a measurement.
+"""Measures against the disturbance by other programs, all of them optional.
 
 `OtherPrograms` is what a measurement sees of it. Beside other programs, the threads of a model lose their cores at
 different times, and no estimator makes up for that: ratios of models on two threads had intervals of 1.8 % on each side

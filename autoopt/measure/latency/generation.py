@@ -88,7 +88,7 @@ def shared_time(request: MeasureRequest) -> MeasureRequest:
 
 
 def generation_calls(request: MeasureRequest) -> dict[str, MakeCall]:
-    """What else is timed beside the latency of a prompt, by metric: the steps, and of a set the prompt alone.
+    """The further calls that are timed beside a prompt, by metric: the steps, and of a set the prompt alone.
 
     The latency of a prompt is the time to the first token of one model.
     """

@@ -1,4 +1,4 @@
-"""What other programs do meanwhile: their load, and waiting until they are quiet."""
+"""The load of other programs, and waiting until they are quiet."""
 
 from __future__ import annotations
 

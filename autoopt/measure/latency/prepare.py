@@ -37,7 +37,7 @@ class TimedCall:
     """A kind of call that all models are timed for: an inference, a prompt, or a step of generation."""
 
     metric: str
-    """What it is measured for: `MEDIAN_LATENCY` and the other metrics of an inference, or a metric of generation."""
+    """The metric that it is timed for: `MEDIAN_LATENCY` for all metrics of an inference, or one of generation."""
     subject_of: SubjectOf
     source_subject_of: SubjectOf
 
@@ -60,7 +60,7 @@ class Prepared:
 
 
 def prepare(request: MeasureRequest) -> Prepared:
-    """Find out what is timed for a request: which models, with which inputs, for how long.
+    """Prepare a request for timing: which calls of which models, with which inputs, for how long.
 
     Raises:
         InputError: the settings or the data do not fit the model.

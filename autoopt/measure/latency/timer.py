@@ -10,7 +10,7 @@ import mmap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Protocol, TypeAlias, overload
 
 import numpy as np
@@ -84,7 +84,7 @@ class ThreadUsage:
         clock, cpu_time = time.monotonic_ns(), time.thread_time_ns()
         if _usage is None:
             return ThreadUsage(clock, cpu_time, 0, 0)
-        own, all_threads = _usage.of_thread(), _usage.of_process()
+        own, all_threads = _usage()
         helper_switches = all_threads.ru_nivcsw - own.ru_nivcsw
         return ThreadUsage(clock, cpu_time, own.ru_nvcsw, own.ru_nivcsw, helper_switches)
 
@@ -107,22 +107,14 @@ class ThreadUsage:
         return max(0.0, 1 - (later.cpu_time - self.cpu_time) / elapsed)
 
 
-@dataclass(frozen=True)
-class _UsageCalls:
-    """The system calls that count context switches."""
-
-    of_thread: Callable[[], _Usage]
-    of_process: Callable[[], _Usage]
-
-
-def _find_usage() -> _UsageCalls | None:
-    """Find the system calls that count switches; None where the system has none for a thread."""
+def _find_usage() -> Callable[[], tuple[_Usage, _Usage]] | None:
+    """Find the system calls that count switches of this thread and process; None where there is none for a thread."""
     try:
         resource = importlib.import_module("resource")
         thread, process = resource.RUSAGE_THREAD, resource.RUSAGE_SELF
     except (ImportError, AttributeError):
         return None
-    return _UsageCalls(partial(resource.getrusage, thread), partial(resource.getrusage, process))
+    return lambda: (resource.getrusage(thread), resource.getrusage(process))
 
 
 _usage = _find_usage()
@@ -132,7 +124,8 @@ def helper_waits() -> int:
     """Count how often other threads of this process have given up their core to wait; 0 if the system cannot tell."""
     if _usage is None:
         return 0
-    return _usage.of_process().ru_nvcsw - _usage.of_thread().ru_nvcsw
+    own, all_threads = _usage()
+    return all_threads.ru_nvcsw - own.ru_nvcsw
 
 
 @dataclass(frozen=True)

@@ -246,10 +246,8 @@ def _readings(outputs: Outputs) -> Iterator[tuple[Sequence[int], Decode]]:
         items = list(map(np.asarray, outputs[index]))
         if _are_box_rows(items):
             yield (index,), partial(_decoded, indices=(index,))
-        elif _is_yolo(items):
-            yield (index,), partial(_raw, decoder=partial(yolo_boxes, nms=RAW_BOXES), indices=(index,))
-        elif _is_yolox(items):
-            yield (index,), partial(_raw, decoder=partial(yolox_boxes, nms=RAW_BOXES), indices=(index,))
+        elif (decoder := _decoder_of(items)) is not None:
+            yield (index,), partial(_raw, decoder=partial(decoder, nms=RAW_BOXES), indices=(index,))
         elif first.dtype.kind == "f" and first.shape[-1:] == (4,) and first.size > 4:
             # The raw boxes of a detector are as many for every image; the steps of a decoder are not.
             is_raw = all(item.shape == first.shape for item in items)
@@ -289,26 +287,22 @@ def _are_box_rows(items: Sequence[np.ndarray]) -> bool:
     return bool(len(rows) and has_scores and np.all(rows[:, 5] == np.round(rows[:, 5])))
 
 
-def _is_yolo(items: Sequence[np.ndarray]) -> bool:
-    """True for tables of many boxes: four coordinates in pixels each, then scores of classes."""
-    tables = _tables(items)
-    if not tables or len(tables[0]) < KINDS.fewest_candidates or tables[0].shape[1] < 5:
-        return False
-    table = np.concatenate(tables)
-    scores, sizes = table[:, 4:], table[:, 2:4]
-    are_scores = scores.min() >= 0 and scores.max() <= 1
-    return bool(are_scores and sizes.min() >= 0 and table[:, :4].max() > KINDS.largest_coordinate)
+def _decoder_of(items: Sequence[np.ndarray]) -> Callable[..., Mapping[str, np.ndarray]] | None:
+    """The decoder of tables with a row for each raw box, four coordinates and then scores; None for other outputs.
 
-
-def _is_yolox(items: Sequence[np.ndarray]) -> bool:
-    """True for one row for each cell of a grid: place in the cell, logarithms of sizes, objectness, scores."""
-    if items[0].ndim < 2 or items[0].shape[-1] < 6 or square_grid(items[0].shape[-2]) is None:
-        return False
+    The coordinates of YOLO are pixels. Those of YOLOX are places in the cells of a grid and logarithms of sizes.
+    """
     tables = _tables(items)
-    if not tables:
-        return False
-    table = np.concatenate(tables)
-    return bool(table[:, 4:].min() >= 0 and table[:, 4:].max() <= 1 and table[:, 2:4].min() < 0)
+    if not tables or tables[0].shape[1] < 5:
+        return None
+    table, shape = np.concatenate(tables), items[0].shape
+    if table[:, 4:].min() < 0 or table[:, 4:].max() > 1:
+        return None
+    is_size = table[:, 2:4].min() >= 0
+    if is_size and len(tables[0]) >= KINDS.fewest_candidates and table[:, :4].max() > KINDS.largest_coordinate:
+        return yolo_boxes
+    is_grid = shape[-1] >= 6 and square_grid(shape[-2]) is not None
+    return yolox_boxes if is_grid and not is_size else None
 
 
 def _tables(items: Sequence[np.ndarray]) -> list[np.ndarray]:
