@@ -64,7 +64,7 @@ def test_sizes_that_the_model_does_not_take_are_replaced(tmp_path: Path) -> None
 
 
 def test_a_model_that_never_runs_keeps_the_usual_sizes(tmp_path: Path) -> None:
-    data = evaluation_data(MeasureRequest(reshaping(tmp_path, 7)))
+    data = evaluation_data(MeasureRequest(reshaping(tmp_path, 11)))
     assert {array.shape for array in data.uneven["x"]} == {(1, 16)}
 
 
