@@ -3,12 +3,14 @@
     python benchmarks/zoo/table.py prepare FOLDER OUT [MODEL ...] [--olive DIR]
     python benchmarks/zoo/table.py measure FOLDER OUT [MODEL ...] [--olive DIR] [--minutes 2] [--one-thread]
     python benchmarks/zoo/table.py show OUT
+    python benchmarks/zoo/table.py again OUT [MODEL ...] [--processes 10] [--seconds 6]
 
 FOLDER is by_hand.py's, DIR olive_chains.py's. `prepare` makes and judges all recipes of by_hand.py and keeps
 the fastest; other programs may run meanwhile. `measure` does so for models that are not prepared, runs the command
 `autoopt` on an empty store, and times its model, those recipes and the other tools' models in turns. It needs a quiet
 machine (or --one-thread: CPU times), and torch for fusion by hand. Both leave out models that they have finished, so
-they can be interrupted. `show` prints the table.
+they can be interrupted. `show` prints the table. `again` times each package with its own `run.py`
+in fresh processes, those of a model spread over the whole time: does the gain lie in the interval that the run said?
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from autoopt.report.words.chains import chain_text
 from autoopt.results import RunResult
@@ -30,6 +35,7 @@ BY_HAND = Path(__file__).with_name("by_hand.py")
 BEST = 5
 """Recipes that `prepare` keeps."""
 COLUMNS = ("model", "dynamic", "static", "Olive", "best by hand", "autoopt", "seconds", "autoopt / best", "quality")
+FACTOR = re.compile(r"^Here ([\d.]+)x (faster|slower)", re.MULTILINE)
 SHORT = {"quantize_dynamic": "dynamic", "quantize_static": "static"}
 
 
@@ -113,6 +119,37 @@ def show(options: argparse.Namespace) -> None:
         print(_line(json.loads(path.read_text()), result))
 
 
+def again(options: argparse.Namespace) -> None:
+    """Time the packages in fresh processes and compare the gains with those that the runs said."""
+    said = {}
+    for path in sorted((options.out / "runs").glob("*.json")):
+        best = RunResult.from_json(json.loads(path.read_text())).best
+        chosen = not options.models or path.stem in options.models
+        if chosen and best is not None and not best.is_source:
+            said[path.stem] = best.ratios["latency_p50"]
+    logs: dict[str, list[float]] = {model: [] for model in said}
+    for _ in range(options.processes):
+        for model, found in logs.items():
+            found.append(_log_of_gain(options.out / "packages" / model, options.seconds))
+    print("| model | times faster as said | again | standard error | inside |\n|---|---|---|---|---|")
+    for model, ratio in said.items():
+        gain, error = np.exp(np.mean(logs[model])), np.std(logs[model], ddof=1) / len(logs[model]) ** 0.5
+        inside = "yes" if 1 / ratio.high <= gain <= 1 / ratio.low else "no"
+        interval = f"{1 / ratio.value:.3f} ({1 / ratio.high:.3f} to {1 / ratio.low:.3f})"
+        print(f"| {model} | {interval} | {gain:.3f} | {100 * error:.1f} % | {inside} |")
+
+
+def _log_of_gain(package: Path, seconds: float) -> float:
+    """The logarithm of the factor by which the model is faster than its source, in a fresh process."""
+    command = [sys.executable, str(package / "run.py"), "--seconds", str(seconds)]
+    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    found = FACTOR.search(text)
+    if found is None:
+        raise SystemExit(f"{package}: run.py says no factor: {text}")
+    factor = np.log(float(found[1]))
+    return float(factor if found[2] == "faster" else -factor)
+
+
 def _line(rows: Sequence[dict[str, Any]], result: RunResult) -> str:
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -159,6 +196,12 @@ def main() -> None:
     words = commands.add_parser("show", help=show.__doc__)
     words.set_defaults(command=show)
     words.add_argument("out", type=Path)
+    words = commands.add_parser("again", help=again.__doc__)
+    words.set_defaults(command=again)
+    words.add_argument("out", type=Path)
+    words.add_argument("models", nargs="*")
+    words.add_argument("--processes", type=int, default=10)
+    words.add_argument("--seconds", type=float, default=6)
     options = parser.parse_args()
     options.command(options)
 
