@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from autoopt.engine.parts.target_choice import fastest_target, time_in_sittings
-from autoopt.errors import TimeUp
-from autoopt.measure.intervals.replicas import over_stretches
+from autoopt.errors import InputError, TimeUp
+from autoopt.measure.intervals.replicas import FEW, over_stretches
 from autoopt.measure.latency.subjects import Replica, Subject
 from autoopt.measure.latency.timer import Block, WarmUp
 from autoopt.measure.settings import MeasurementSettings
@@ -64,6 +64,26 @@ def test_too_few_sittings_give_no_interval() -> None:
 
     with pytest.raises(TimeUp):
         time_in_sittings(opened, SETTINGS, 0.0)
+
+
+@pytest.mark.parametrize("sound", [FEW - 1, FEW, FEW + 1])
+def test_sittings_before_a_failure_count_if_they_are_enough(sound: int) -> None:
+    rng, sittings = np.random.default_rng(1), 0
+
+    @contextmanager
+    def opened() -> Iterator[list[Subject]]:
+        nonlocal sittings
+        sittings += 1
+        if sittings > sound:
+            raise InputError("crashed: the process ended")
+        yield [Process(1.0, rng), Process(0.8, rng)]
+
+    if sound < FEW:
+        with pytest.raises(InputError, match="the process ended"):
+            time_in_sittings(opened, SETTINGS, float("inf"))
+        return
+    [comparison] = time_in_sittings(opened, SETTINGS, float("inf"))
+    assert comparison.replicas == sound
 
 
 def test_another_target_is_the_answer_only_with_room() -> None:

@@ -128,19 +128,27 @@ def time_in_sittings(
 ) -> list[Comparison]:
     """Time models in turns, in several sittings, each with what `opened` opens: the source first.
 
+    A process that fails ends the sittings; those before it count if they are enough for an interval.
+
     Raises:
-        TimeUp: the time ends before there are enough sittings for an interval.
+        InputError: a process failed before.
+        TimeUp: the time ends before.
     """
     sittings: list[list[Comparison]] = []
     while len(sittings) < RACE.sittings:
         late = time.monotonic() - until
         if late >= (0.0 if len(sittings) >= FEW else RACE.late_seconds):
             break
-        with opened() as (source, *models):
-            seconds = min(settings.seconds * (1 + len(models)), max(1.0, -late)) / FEW
-            sitting = replace(settings, seconds=seconds, replicas=1, fixed=True, seed=settings.seed + len(sittings))
-            comparisons = [Comparison(model, source, seed=settings.seed) for model in models]
-            Measurement(list(comparisons), sitting).run()
+        try:
+            with opened() as (source, *models):
+                seconds = min(settings.seconds * (1 + len(models)), max(1.0, -late)) / FEW
+                sitting = replace(settings, seconds=seconds, replicas=1, fixed=True, seed=settings.seed + len(sittings))
+                comparisons = [Comparison(model, source, seed=settings.seed) for model in models]
+                Measurement(list(comparisons), sitting).run()
+        except InputError:
+            if len(sittings) < FEW:
+                raise
+            break
         sittings.append(comparisons)
     if len(sittings) < FEW:
         raise TimeUp("the time was up")
