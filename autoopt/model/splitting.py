@@ -237,6 +237,8 @@ def _one_file(message: Message) -> list[bytes | Slice]:
     if _REFERENCE not in content:
         return [content]
     if isinstance(message, TensorProto):
+        if message.data_location != message.EXTERNAL:  # a name can look like a reference
+            return [content]
         place = io.place_of(message)
         others = [field for field in range(_RAW_DATA, _LAST_FIELD) if field not in (_EXTERNAL_DATA, _DATA_LOCATION)]
         before = _fields(message, range(1, _RAW_DATA)) + _header(_RAW_DATA, place.size)

@@ -211,6 +211,24 @@ def test_a_model_in_memory_is_split_as_its_file_would_be(
     assert graph.read_bytes() == from_file.read_bytes()
 
 
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_a_small_tensor_with_a_name_like_a_reference_keeps_its_values(is_raw: bool, tmp_path: Path) -> None:
+    model = layers()
+    for tensor in model.graph.initializer:
+        if tensor.name == "b0":
+            values = numpy_helper.to_array(tensor)
+            named = numpy_helper.from_array(values, "layer0/weights/bias")
+            if not is_raw:
+                named = helper.make_tensor(named.name, TensorProto.FLOAT, values.shape, values.tolist())
+            tensor.CopyFrom(named)
+    model.graph.node[0].input[2] = "layer0/weights/bias"
+    (tmp_path / FOLDER).mkdir()
+    graph = save_split(model, tmp_path / FOLDER)
+    assert graph is not None
+    write_files(graph, tmp_path / "own")
+    assert (tmp_path / "own" / MODEL).read_bytes() == model.SerializeToString(deterministic=True)
+
+
 @pytest.mark.parametrize("external", [False, True])
 def test_weights_that_a_model_refers_to_are_not_digested_again(
     external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
