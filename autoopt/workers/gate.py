@@ -163,6 +163,7 @@ class Gate:
         self._path = (folder or machine_folder()) / GATE_FILE
         self._on_wait = on_wait
         self._measured, self._measured_until = 0.0, 0.0
+        self._suspended: dict[int, float] = {}
 
     @contextmanager
     def working(self, until: float = FOREVER) -> Iterator[Passage]:
@@ -173,7 +174,7 @@ class Gate:
         Raises:
             TimeUp: the gate did not open in time.
         """
-        patience = Patience(until, self._on_wait)
+        patience = Patience(until, self._on_wait, self._suspended)
         with self._turn(patience, alone=False) as passage, self._within(passage, patience):
             yield passage
 
@@ -194,7 +195,7 @@ class Gate:
 
         Waits for work that is running and keeps new work out meanwhile. Args and errors as of `working`.
         """
-        patience = Patience(until, self._on_wait)
+        patience = Patience(until, self._on_wait, self._suspended)
         with (
             self._turn(patience, alone=True) as passage,
             self._own_work_paused(passage),
@@ -270,15 +271,22 @@ class Patience:
     """One visitor's waiting: until when, what it reports meanwhile, and which suspended processes it passes over."""
 
     def __init__(
-        self, until: float, on_wait: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic
+        self,
+        until: float,
+        on_wait: Callable[[], bool] = lambda: True,
+        suspended: dict[int, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Wait until a time on the clock, or until the deadline of this thread."""
+        """Wait until a time on the clock, or until the deadline of this thread.
+
+        Visitors with one `suspended` wait once for a suspended process, not at each visit.
+        """
         self._until = min(until, _deadline.get())
         self._on_wait = on_wait
         self._clock = clock
         self._report_at = clock() + NOTICE_SECONDS
         self._check_at = 0.0
-        self._suspended: dict[int, float] = {}
+        self._suspended = {} if suspended is None else suspended
         """Times at which processes that are still suspended were first seen so."""
 
     def wait(self, changed: threading.Condition, seconds: float) -> None:
@@ -306,7 +314,9 @@ class Patience:
     def passes_over(self, pids: Sequence[int]) -> bool:
         """True if all these processes have been suspended for a while."""
         now = self._clock()
-        self._suspended = {pid: self._suspended.get(pid, now) for pid in pids if is_suspended(pid)}
-        if not pids or len(self._suspended) < len(set(pids)):
-            return False
-        return now - max(self._suspended.values()) >= SUSPENDED_SECONDS
+        for pid in set(pids):
+            if is_suspended(pid):
+                self._suspended.setdefault(pid, now)
+            else:
+                self._suspended.pop(pid, None)
+        return bool(pids) and all(now - self._suspended.get(pid, FOREVER) >= SUSPENDED_SECONDS for pid in pids)

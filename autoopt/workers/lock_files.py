@@ -184,8 +184,9 @@ class Passage:
         return True
 
     def lock_again(self) -> None:
-        """Lock the file after `unlock`, at once or when it is free."""
-        fcntl.flock(self.fd, fcntl.LOCK_SH)
+        """Lock the file after `unlock`, unless a measurer came in meanwhile: it may be suspended."""
+        with suppress(BlockingIOError):
+            fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def unlock(self) -> None:
         """Give the lock up."""

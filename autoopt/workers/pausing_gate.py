@@ -67,9 +67,9 @@ TRY_SECONDS: Final = 0.002
 class PausingGate(Gate):
     """A gate that stops the workers of work under way through the same object while it measures.
 
-    The work has no lock meanwhile. It needs none: the measurement is the first in the line until the work goes on, so
-    nobody else enters. If other processes are inside too, the measurement waits for all, so that no work stands still
-    for long.
+    The work has no lock meanwhile. It needs none: the measurement is the first in the line until the work goes on. A
+    measurer who was as early comes in all the same; the work then goes on beside it rather than wait without end. If
+    other processes are inside too, the measurement waits for all, so that no work stands still for long.
     """
 
     def __init__(self, folder: Path | None = None, *, on_wait: Callable[[], bool] = lambda: True) -> None:

@@ -374,12 +374,18 @@ def test_patience_with_a_suspended_process_counts_for_all_its_locks(stage: Stage
     stage.until_in("holder")
     suspend(stage, "holder")
     holder, now = stage.people["holder"].pid, 0.0
-    patience = Patience(FOREVER, clock=lambda: now)
+    suspended: dict[int, float] = {}
+    patience = Patience(FOREVER, suspended=suspended, clock=lambda: now)
     assert not patience.passes_over([holder])
     now = gate.SUSPENDED_SECONDS
     assert patience.passes_over([holder]), "in the line"
     assert patience.passes_over([holder]), "at the lock"
     assert not patience.passes_over([holder, os.getpid()]), "another one works"
+    later = Patience(FOREVER, suspended=suspended, clock=lambda: now)
+    assert later.passes_over([holder]), "at the next visit of the run"
+    stage.people["holder"].send_signal(signal.SIGCONT)
+    stage.until(lambda: not is_suspended(holder))
+    assert not later.passes_over([holder]), "it goes on"
 
 
 def test_a_deadline_holds_at_every_gate_within(stage: Stage) -> None:
