@@ -38,7 +38,7 @@ _EXPORTS = {
 """Public name -> its module, or `module:name` if the name differs there; imported at first use, which keeps
 `import autoopt` fast."""
 _RUNNERS = ("plan", "run", "resume", "runs", "load_run")
-"""What a program calls to run something or to look at a run: messages then name its arguments."""
+"""Functions that run something or look at a run; once a program takes one, messages name its arguments."""
 
 __all__ = sorted(_EXPORTS)
 

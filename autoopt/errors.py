@@ -169,7 +169,7 @@ def bug_text(error: Exception) -> str:
 
 
 def allocation_text(error: BaseException) -> str:
-    """What a failed allocation asked for, as `needs 7.28 TiB of memory at once`; empty for any other error."""
+    """The size that a failed allocation asked for, as `needs 7.28 TiB of memory at once`; empty for any other error."""
     needed = _ALLOCATION.search(str(error)) if isinstance(error, MemoryError) else None
     return f"needs {needed[1]} of memory at once" if needed else ""
 

@@ -14,9 +14,9 @@ from typing import Final
 WORDS: Final = "AUTOOPT_WORDS"
 """Environment variable of a process and its workers; `python` in one that a program of a user runs."""
 FIELDS: Final = ("level", "fidelity", "keep_signature")
-"""What is set as a field on the command line, `--set level=2`."""
+"""Options that the command line sets as fields, `--set level=2`."""
 PROPOSAL: Final = (*FIELDS, "precision", "runtime")
-"""What is a field of `proposal_options` in Python."""
+"""Options that are fields of `proposal_options` in Python."""
 
 
 def speak_python() -> None:

@@ -423,7 +423,7 @@ RACE: Final = Race()
 
 @dataclass(frozen=True)
 class Changes:
-    """What counts as a change from night to night. `tests/zoo/test_zoo_change_points.py` simulates series."""
+    """The thresholds of a change from night to night. `tests/zoo/test_zoo_change_points.py` simulates series."""
 
     min_nights: int = 3
     """Fewest nights of a level: one or two restless nights are none."""
@@ -455,7 +455,7 @@ CHANGES: Final = Changes()
 
 @dataclass(frozen=True)
 class Kinds:
-    """What inputs and outputs mean, and which metric judges them. `python benchmarks/zoo/public.py` has the models."""
+    """The thresholds for roles of inputs and outputs, and for metrics. Models: `python benchmarks/zoo/public.py`."""
 
     fewest_features: int = 32
     """Numbers for each item, or for each token, from which an output may be an embedding."""
@@ -504,7 +504,7 @@ class Kinds:
     noted_fall: float = 0.1
     """A fall in recall that is worth a sentence, in items and as a share of the class."""
     overshoot: float = 0.1
-    """How far probabilities may lie outside of 0..1."""
+    """The largest distance of a probability from 0..1."""
     checked_items: int = 128
     """Items that are looked at, at most."""
     check_seconds: float = 5.0

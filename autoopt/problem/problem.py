@@ -155,7 +155,7 @@ class Sources:
         return None if self.is_generated else self.descriptions.get("evaluation")
 
     def to_json(self) -> dict[str, JsonValue]:
-        """What the record of a run keeps; the store has the inspection of the model."""
+        """The document that the record of a run keeps; the store has the inspection of the model."""
         document = to_json(replace(self, facts=replace(self.facts, inspection=None), definitions=DescribeReply(())))
         return {**document, "path": shown_source(self.path), "definitions": self.definitions.to_json()}
 
@@ -222,7 +222,7 @@ class Problem:
     proposal: Proposal | None = None
     """The proposed DAG of a bare model; None for a DAG of the user."""
     sources: Sources = field(default_factory=lambda: Sources(Facts()), compare=False)
-    """What the problem was compiled from."""
+    """The sources that the problem was compiled from."""
 
     @property
     def spec(self) -> DagSpec:

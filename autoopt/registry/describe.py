@@ -10,7 +10,17 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from autoopt.distributions import installed_distribution
 from autoopt.errors import InputError
-from autoopt.registry.pass_info import REQUIRED, Category, Default, Minimum, Param, ParameterInfo, PassInfo, Unit
+from autoopt.registry.pass_info import (
+    REQUIRED,
+    Category,
+    Default,
+    Minimum,
+    Param,
+    ParameterInfo,
+    PassInfo,
+    Tolerance,
+    Unit,
+)
 from autoopt.script import MODULE_PREFIX
 from autoopt.space.parameters import SearchParameter
 from autoopt.target import Accelerator
@@ -28,35 +38,28 @@ _FORMS: Final[Mapping[str, Takes]] = {
 }
 """Annotation of the first parameter of a pass -> what it takes: a model in one of three forms, the file of a source
 that is no ONNX model, or the session options in place of a model."""
-REPLACED: Final[Mapping[str, str]] = {
-    "takes": "annotate the model of run",
-    "analysis": "annotate run as returning None",
-    "session_only": "annotate the parameter of run with SessionOptions",
-    "makes_model": "annotate the parameter of run with SourceFile",
-    "layout": "return the folder of the files",
-    "changes_outputs": 'state touches = ("outputs",)',
-    "host_bound": 'state depends_on = "host"',
-    "target_bound": 'state depends_on = "model"',
-}
-"""Attributes that passes had once -> what says the same now."""
-
 _LISTS: Final = ("requires", "conflicts", "accelerators", "needs_ops", "refuses_ops", "libraries", "aliases")
 _SETTINGS: Final = ("tolerance", "needs_data", "version")
 """Attributes of a pass that its `PassInfo` takes over under the same name."""
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tolerance": typing.get_args(Tolerance),
+    "depends_on": ("model", "target", "host"),
+    "touches": ("names", "types", "metadata", "outputs"),
+}
+"""Values of the attributes that have only some."""
 
 
 def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) -> PassInfo:
     """The `PassInfo` of a class (its annotated fields) or function (its annotated arguments after the model).
 
     Raises:
-        InputError: it states an attribute that passes no longer have; the text says what replaces it.
+        InputError: an attribute has a value that it cannot have.
     """
     if inspect.isclass(code):
         parameters = _class_parameters(code, accelerator or Accelerator())
     else:
         parameters = _function_parameters(code)
-    for attribute in (REPLACED.keys() & vars(code).keys()) - {parameter.name for parameter in parameters}:
-        raise InputError(f"pass {name!r} states {attribute!r}, which no pass has", remedy=REPLACED[attribute])
+    _check_attributes(name, code)
     attributes: dict[str, Any] = {}
     for attribute in _LISTS:
         attributes[attribute] = tuple(getattr(code, attribute, ()))
@@ -80,6 +83,18 @@ def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) 
         missing=_missing_library(attributes["libraries"]),
         **attributes,
     )
+
+
+def _check_attributes(name: str, code: PassCode) -> None:
+    for attribute in (*_LISTS, "touches"):
+        if isinstance(getattr(code, attribute, ()), str):
+            raise InputError(f"{attribute} of pass {name!r} is a text", remedy="give a tuple of texts")
+    for attribute, choices in _CHOICES.items():
+        stated = getattr(code, attribute, ())
+        for value in (stated,) if isinstance(stated, str) else stated:
+            if value not in choices:
+                what = f"{attribute} of pass {name!r} is {value!r}"
+                raise InputError(what, remedy=f"choose from {', '.join(choices)}")
 
 
 def form_of(code: PassCode) -> Takes:
@@ -108,7 +123,7 @@ def is_analysis(code: PassCode) -> bool:
 def _annotation_name(annotation: object) -> str:
     """The last part of the name of an annotation, which may be a text."""
     name = getattr(annotation, "__name__", annotation)
-    return str(name).rpartition(".")[2]
+    return str(name).strip("'\"").rpartition(".")[2]
 
 
 def _family(module: str) -> str:

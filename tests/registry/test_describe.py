@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from autoopt import Boolean, Categorical, Pass
 from autoopt.errors import InputError
 from autoopt.registry import REQUIRED, Param, ParameterInfo, Unit, describe
+from autoopt.registry.describe import form_of
 from autoopt.target import Accelerator
 
 
@@ -96,10 +98,28 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(attributes
     assert info.available == (not missing)
 
 
-def test_an_attribute_that_passes_had_names_what_replaces_it() -> None:
-    code = type("Old", (Pass,), {"__doc__": "Counts.", "analysis": True})
-    with pytest.raises(InputError, match=r"pass 'old' states 'analysis', .* annotate run as returning None"):
-        describe("old", code)
+@pytest.mark.parametrize(
+    ("attribute", "value", "text"),
+    [
+        ("depends_on", "hosts", "depends_on of pass 'wrong' is 'hosts'; choose from model, target, host"),
+        ("touches", ("name",), "touches of pass 'wrong' is 'name'; choose from names, types, metadata, outputs"),
+        ("touches", "outputs", "touches of pass 'wrong' is a text; give a tuple of texts"),
+        ("tolerance", "exact", "tolerance of pass 'wrong' is 'exact'; choose from lossless, equal, lossy"),
+        ("requires", "name_fix", "requires of pass 'wrong' is a text; give a tuple of texts"),
+    ],
+)
+def test_a_wrong_attribute_is_told(attribute: str, value: object, text: str) -> None:
+    code = type("Wrong", (Pass,), {"__doc__": "Counts.", attribute: value})
+    with pytest.raises(InputError, match=re.escape(text)):
+        describe("wrong", code)
+
+
+def test_a_quoted_annotation_says_the_form() -> None:
+    def quoted(model):
+        return model
+
+    quoted.__annotations__["model"] = "'ir.Model'"
+    assert form_of(quoted) == "ir"
 
 
 def test_a_pass_without_docstring_has_no_summary() -> None:

@@ -166,7 +166,7 @@ def hold(when: Sequence[str], facts: Collection[str]) -> bool:
 
 
 def words(node: str, inputs: ProposalInputs, target: TargetSpec) -> dict[str, object]:
-    """What the reasons of the tables mention."""
+    """The values that the reasons of the tables mention."""
     model = inputs.inspection
     share, others = out_of_reach(node, model)
     return {

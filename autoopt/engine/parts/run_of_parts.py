@@ -94,7 +94,7 @@ class PartsProblem:
     parts: list[Part]
     """Those of this machine, in the order in which they run."""
     whole: Problem
-    """What the figures of the run are about: the set, or the model on the first target."""
+    """The subject of the run's figures: the set, or the model on the first target."""
     name: str
     identity: str
     """Equal for runs that try the same."""

@@ -59,7 +59,7 @@ class OtherPrograms:
     threads: int = 1
     """The smallest number of threads that one of the models runs on."""
     waiting: JsonObject = field(default_factory=dict)
-    """How long they were waited for, and if they became quiet."""
+    """The time that was spent waiting for them, and if they became quiet."""
     _began: Reading = field(init=False, default_factory=Reading.now)
     _cores: set[int] = field(init=False, default_factory=set)
     """Cores of this process to which no helper is bound; empty if none is bound."""

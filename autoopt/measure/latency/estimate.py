@@ -255,7 +255,7 @@ class Estimates:
     interrupted: int = 0
     """Pairs that do not count in means and percentiles."""
     two_ratios: TwoRatios | None = None
-    """That of the median by the clock and on one thread, if both were measured; `ratios` has what they say together."""
+    """The ratio of the median by the clock and on one thread, if both were measured; `ratios` joins the two."""
 
     def with_ratio(self, name: str, ratio: Estimate, both: TwoRatios | None = None) -> Estimates:
         """Replace the ratio of one metric."""

@@ -41,14 +41,14 @@ class Pass:
     needs_ops: ClassVar[tuple[str, ...]] = ()
     refuses_ops: ClassVar[tuple[str, ...]] = ()
     depends_on: ClassVar[Literal["model", "target", "host"]] = "target"
-    """What the result depends on besides parameters and data: the model alone, the target's execution provider too, or
+    """The inputs of the result besides parameters and data: the model alone, the target's execution provider too, or
     even the CPU of the machine that runs the pass."""
     version: ClassVar[int] = 1
     libraries: ClassVar[tuple[str, ...]] = ("onnx",)
     aliases: ClassVar[tuple[str, ...]] = ()
     touches: ClassVar[tuple[Touch, ...]] = ()
-    """What it changes besides the computation: names of nodes and values, inferred types, metadata; and outputs, of
-    which it gets those of map type too. Other passes get the model without the nodes that make them."""
+    """The parts it changes besides the computation: names of nodes and values, inferred types, metadata; and outputs,
+    of which it gets those of map type too. Other passes get the model without the nodes that make them."""
 
     context: PassContext
 

@@ -11,7 +11,7 @@ from autoopt.errors import one_line
 _MARKUP: Final = re.compile(
     r"[\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_])|&(?=[#\w])|^[#+\-=](?=\s|[#+\-=]|$)|^\d+[.)](?=\s)"
 )
-"""What Markdown reads as markup, at the beginning of a line or anywhere."""
+"""Characters that Markdown reads as markup, at the beginning of a line or anywhere."""
 
 
 def markdown_text(text: str) -> str:

@@ -14,7 +14,7 @@ from autoopt.search.trial import Trial
 from autoopt.tuning import STOPPING
 
 HYPERVOLUME: Final = " hypervolume"
-"""What a search with several objectives gains."""
+"""The gain of a search with several objectives, in words."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from autoopt.errors import InputError
 from autoopt.store.sql.database import DAMAGED, Database, without_secrets
 
 SCHEMA: Final = 6
-"""The version of the tables, and of what rows and split models hold. Raise it with every change of theirs: a database of
-another version is refused."""
+"""The version of the tables, and of what rows and split models hold. Raise it with every change of theirs: a database
+of another version is refused."""
 
 NAMES = {
     "ix": "ix_%(column_0_N_label)s",
