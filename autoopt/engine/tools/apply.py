@@ -149,7 +149,9 @@ def apply_pass(
         info, required = _look_up(pool, name, script, options.accelerator)
         path, repairs = model, ()
         if not info.makes_model:
-            payload = {"source": str(model), "dest": str(source)}
+            if not model.exists():
+                raise InputError("no such model file", where=str(model))
+            payload = {"source": str(model.absolute()), "dest": str(source)}
             repairs = tuple(ask_worker(pool, ADMIT, payload, str(model), options.timeout)["repairs"])
             path = model_in(source)
         elif script is None and model.suffix == ".py":
