@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Proposal:
-    """The graphs that autoopt proposes. `python benchmarks/zoo/public.py` runs the public models behind the rules."""
+    """The graphs that autoopt proposes. `python benchmarks/zoo/table.py` runs the public models behind the rules."""
 
     most_counted: int = 8
     """Layers up to which a number of them in float reaches far enough."""
