@@ -13,7 +13,7 @@ import yaml
 from onnx import TensorProto, helper
 
 from autoopt.engine.parts.connections import connect
-from autoopt.model.examine import inspect_model
+from autoopt.model.inspection import inspect_model
 from autoopt.model.io import parse
 from autoopt.model.model_set import MODEL_SET
 

@@ -60,7 +60,7 @@ def init(  # noqa: PLR0913  options of the command
     For several models, it is proposed for the largest of them.
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
-    from autoopt.model.archive import is_archive
+    from autoopt.model.packaged_models import is_archive
     from autoopt.problem.plans import largest_part, propose_dag
 
     if examples:

@@ -37,7 +37,7 @@ def list_passes(
 ) -> None:
     """List all passes by family; unavailable ones with the reason."""
     from autoopt.engine.tools.apply import described_passes
-    from autoopt.passes.catalogue.document import pass_entry
+    from autoopt.passes.catalogue import pass_entry
     from autoopt.report.table import Table, write_table
 
     infos = described_passes(user_script, accelerator_of(device, ep))
@@ -66,7 +66,7 @@ def show(
     Of a pass of Olive or PopRT, show the equivalent.
     """
     from autoopt.engine.tools.apply import described_passes
-    from autoopt.passes.catalogue.document import pass_entry
+    from autoopt.passes.catalogue import pass_entry
     from autoopt.registry import registry
     from autoopt.registry.compat import answers
 
@@ -90,7 +90,7 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Create a pass and its test from a template."""
-    from autoopt.passes.catalogue.scaffold import new_pass
+    from autoopt.passes.catalogue import new_pass
 
     files = list(map(str, new_pass(name, folder)))
     print_result({"pass": name, "files": files}, "\n".join(f"wrote {file}" for file in files), as_json)
@@ -104,7 +104,7 @@ def _search_text(info: PassInfo) -> str:
 
 
 def _write_info(info: PassInfo) -> None:
-    from autoopt.passes.catalogue.document import parameter_texts
+    from autoopt.passes.catalogue import parameter_texts
     from autoopt.report.table import Table, write_table
 
     print(f"{info.name} ({info.family}): {one_line(info.summary)}")

@@ -20,14 +20,14 @@ from typing import IO, TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
-from autoopt.model.file_copies import append_part
+from autoopt.model.files import append_part
 from autoopt.model.files import MODEL, ORT_MODEL, digest_of_contents, version_of
 from autoopt.model.io import external_locations, external_tensors, parse
-from autoopt.model.mlflow import is_packaged, packaged_model
+from autoopt.model.packaged_models import is_packaged, packaged_model
 from autoopt.model.repairs import repair
-from autoopt.model.splitting import Changed, split_files
+from autoopt.model.splitting import split_files
 from autoopt.model.tensors import packed_bytes
-from autoopt.model.weight_files import FilePart, chunks_of
+from autoopt.model.split import FilePart, chunks_of
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -183,11 +183,11 @@ def _split(admitted: _Admitted, folder: Path) -> Path | None:
         files = {name: FilePart(file.fileno(), 0, os.fstat(file.fileno()).st_size) for name, file in opened.items()}
         try:
             digest = digest_of_contents({name: chunks_of(file) for name, file in files.items()})
-            if not admitted.is_unchanged:
-                raise Changed
-            return split_files(admitted.model, files, folder, digest)
-        except (Changed, EOFError):  # the user's file changed between two looks at it
+        except EOFError:  # a file became shorter
             raise _changed(admitted.source) from None
+        if not admitted.is_unchanged:
+            raise _changed(admitted.source)
+        return split_files(admitted.model, files, folder, digest)
 
 
 def download_model(url: str, folder: Path, cache: Path) -> Path:

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
-
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.model import model_set
@@ -26,9 +25,14 @@ from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
 from autoopt.model.session import check_installed, check_no_fallback, session_document
 from autoopt.model.session_options import check_entries, check_provider_options
 from autoopt.option_names import option
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from autoopt.model.open_model import OpenModel
+    from autoopt.model.session_file import OpenModel
+    import numpy as np
+
+    Array: TypeAlias = np.ndarray[Any, Any]
 
 SESSION_FILE: Final = "session.json"
 RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
@@ -158,3 +162,37 @@ def _check(content: SessionFile) -> None:
             raise JsonTypeError(f"session_options.{name}: unknown; known: {', '.join(_SESSION_OPTIONS)}")
         if isinstance(value, int) and not 0 <= value <= _MAX_NUMBER:
             raise JsonTypeError(f"session_options.{name}: expected a number from 0 to {_MAX_NUMBER}")
+
+
+class Argument(Protocol):
+    """An input or output of a model: onnxruntime's `NodeArg`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str:
+        """Such as `tensor(float)`."""
+
+    @property
+    def shape(self) -> Sequence[int | str | None]:
+        """Sizes; a text or None where it is free."""
+
+
+class OpenModel(Protocol):
+    """An `onnxruntime.InferenceSession`, or the sessions of several models that belong together.
+
+    These are the methods that both have. That of a single model is onnxruntime's own and has all others, too.
+    """
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array], /) -> list[Array]:
+        """Run the model on arrays by the names of its inputs; returns the named outputs, or all for None."""
+
+    def get_inputs(self) -> Sequence[Argument]:
+        """The inputs of the model."""
+
+    def get_outputs(self) -> Sequence[Argument]:
+        """The outputs of the model."""
+
+    def get_providers(self) -> list[str]:
+        """The execution providers, the first one preferred."""

@@ -32,7 +32,7 @@ from autoopt.model.split import (
     weight_at,
 )
 from autoopt.model.tensors import graphs, nodes, packed_bytes, tensors, weight_bytes
-from autoopt.model.weight_files import (
+from autoopt.model.split import (
     WEIGHTS,
     FilePart,
     Slice,
@@ -60,10 +60,6 @@ _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
 _REFERENCE: Final = f"{WEIGHTS}/".encode()
 """A part of every message with a reference to a weight."""
 _LAST_FIELD: Final = 1 << 10
-
-
-class Changed(Exception):
-    """The files of a model are no longer those that were to be split."""
 
 
 def save_split(model: ModelProto, folder: Path) -> Path | None:
@@ -127,25 +123,21 @@ def split_files(model: ModelProto, files: Mapping[str, FilePart], folder: Path, 
     What is stored is compared with the digest of the files.
 
     Returns:
-        The graph; None if the model stays as it is.
-
-    Raises:
-        Changed: The files do not have this digest.
+        The graph; None if the model stays as it is: it is small, its files have another digest, or it is one file that
+        another program wrote in other bytes than protobuf does.
     """
     sizes = _separable(model, sum(file.stop for file in files.values()))
     if not sizes:
         return None
-    # First as it should be, then with weights that are there already but may be damaged, at last with the files as they
-    # are: another program may write the same model in other bytes.
-    for replaces, keeps_files in ((False, False), (True, False), (False, True)):
+    for replaces in (False, True):  # weights that are there already may be damaged
         try:
-            graph = _store_files(model, files, folder, sizes, replaces, keeps_files)
+            graph = _store_files(model, files, folder, sizes, replaces)
         except EOFError:
-            break
+            return None
         if digest_files(graph) == digest:
             return publish(graph, digest)
         remove(graph)
-    raise Changed
+    return None
 
 
 def _store_files(
@@ -154,11 +146,10 @@ def _store_files(
     folder: Path,
     sizes: Mapping[int, int],
     replaces: bool,
-    keeps_files: bool,
 ) -> Path:
     """Store a model, given with its open files, and the weights of these sizes by their numbers among all tensors.
 
-    With `replaces`, weights that are there already are written again; with `keeps_files`, the files are stored whole.
+    With `replaces`, weights that are there already are written again.
     """
     weights = WeightFiles(folder)
     ranges: dict[str, list[tuple[int, int, int]]] = {name: [] for name in files}
@@ -180,13 +171,11 @@ def _store_files(
                 tensor.ClearField("external_data")
                 tensor.ClearField("data_location")
         graph = _outline(model, stored)
-        own: dict[str, Iterable[bytes | Slice]]
-        if keeps_files:
-            own = {name: [weights.add(file)] for name, file in files.items()}
-        elif len(files) == 1:
+        own: dict[str, Iterable[bytes | Slice]] = {
+            name: _between(file, ranges[name], stored) for name, file in files.items()
+        }
+        if len(files) == 1:
             own = {MODEL: _one_file(graph)}
-        else:
-            own = {name: _between(file, ranges[name], stored) for name, file in files.items()}
         return _write(graph, own, stored, folder)
 
 

@@ -91,7 +91,7 @@ def locate(payload: JsonObject) -> dict[str, JsonValue]:
     A URL is fetched into the folder `cache`; in an MLflow folder the file is the model that it holds.
     """
     from autoopt.model.fetch import fetch
-    from autoopt.model.mlflow import is_packaged, packaged_model
+    from autoopt.model.packaged_models import is_packaged, packaged_model
 
     path = fetch(str(payload["source"]), Path(str(payload["cache"])))
     if is_packaged(path):
@@ -101,7 +101,7 @@ def locate(payload: JsonObject) -> dict[str, JsonValue]:
 
 def inspect(payload: JsonObject) -> dict[str, JsonValue]:
     """Collect the `Inspection` of the model at `path`, as JSON. Reads the graph only."""
-    from autoopt.model.examine import first_unreadable_name, inspect_model
+    from autoopt.model.inspection import first_unreadable_name, inspect_model
     from autoopt.model.io import Unreadable, parse
 
     path = Path(str(payload["path"]))

@@ -107,7 +107,7 @@ class StepReply:
     """Reports that the pass left, by name."""
     attempts: tuple[FailedAttempt, ...] = ()
     equivalence: JsonObject = field(default_factory=dict)
-    """Findings of the checks; see `verification.checker.Verdict`."""
+    """Findings of the checks; see `verification.equivalence.CheckResult`."""
 
 
 @dataclass(frozen=True)

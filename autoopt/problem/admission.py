@@ -13,7 +13,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import cached, is_url, shown_source, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
-from autoopt.model.mlflow import is_packaged
+from autoopt.model.packaged_models import is_packaged
 from autoopt.problem.reading import (
     ADMIT,
     INSPECT,

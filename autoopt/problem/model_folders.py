@@ -12,12 +12,12 @@ from typing import Final
 
 from autoopt.distributions import library_version
 from autoopt.errors import InputError
-from autoopt.model.archive import is_archive
+from autoopt.model.packaged_models import is_archive
 from autoopt.model.candidate import digest_json
-from autoopt.model.checkpoint import CONFIG, is_checkpoint
+from autoopt.model.packaged_models import CONFIG, is_checkpoint
 from autoopt.model.fetch import fetch, shown_source
 from autoopt.model.files import digest_file
-from autoopt.model.mlflow import is_packaged
+from autoopt.model.packaged_models import is_packaged
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.model_parts import models_in, parse_models
@@ -100,7 +100,7 @@ def unpacked(archive: str, home: Path) -> Path:
     if not file.is_file():
         raise InputError("no such file", where=shown_source(archive))
     folder = home / "unpacked" / digest_file(file)
-    _fill(folder, folder.parent, "autoopt.model.archive:unpack", file, UNPACK_SECONDS)
+    _fill(folder, folder.parent, "autoopt.model.packaged_models:unpack", file, UNPACK_SECONDS)
     return folder
 
 
@@ -114,7 +114,7 @@ def exported(checkpoint: Path, home: Path) -> Path:
     content = [[path.name, digest_file(path)] for path in files]
     exports = home / EXPORTED
     folder = exports / digest_json([content, *map(library_version, EXPORTERS)]) / checkpoint.absolute().name
-    _fill(folder, exports, "autoopt.model.checkpoint:export", checkpoint.absolute(), EXPORT_SECONDS)
+    _fill(folder, exports, "autoopt.model.packaged_models:export", checkpoint.absolute(), EXPORT_SECONDS)
     os.utime(folder.parent)  # `store gc` removes what has not been used for a week
     return folder
 

@@ -16,7 +16,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import localized
 from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
-from autoopt.model.mlflow import is_packaged
+from autoopt.model.packaged_models import is_packaged
 from autoopt.model.roles import Kind
 from autoopt.problem.admission import admit
 from autoopt.problem.environment import versions

@@ -19,7 +19,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file, split_source
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
-from autoopt.passes.base.config import full_config
+from autoopt.passes.base.build import full_config
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
 from autoopt.problem.content_keys import PassRunInput, pass_run_key
 from autoopt.problem.environment import environment

@@ -4,7 +4,7 @@ Planning needs only a `PassInfo` (parameters for a target, required and conflict
 nor onnxruntime: pass modules import those inside `run`. Read `pass_registry` first; `built_in` lists the passes.
 """
 
-from autoopt.registry.built_in import BUILT_IN
+from autoopt.registry.pass_registry import BUILT_IN
 from autoopt.registry.describe import Takes, describe, form_of, is_analysis
 from autoopt.registry.pass_info import (
     REQUIRED,

@@ -10,15 +10,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
-
 from autoopt.errors import InputError, did_you_mean, one_line
-from autoopt.registry.built_in import BUILT_IN, PRESETS
 from autoopt.registry.compat import answers
 from autoopt.registry.describe import PassCode, describe
 from autoopt.registry.pass_info import PassInfo, info_to_json
 from autoopt.target import Accelerator
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from autoopt.json_codec import JsonObject
 
 Code = TypeVar("Code", bound=Callable[..., object])
+
+# A new pass adds one line to the file; nothing else needs an edit.
+_LINES = Path(__file__).with_name("built_in.txt").read_text(encoding="utf-8").splitlines()
+_ROWS = [line.split(maxsplit=2) for line in _LINES if line and not line.startswith("#")]
+BUILT_IN: Final[Mapping[str, str]] = {name: f"autoopt.passes.{rest[0]}" for name, *rest in _ROWS if len(rest) == 1}
+"""Name -> `module:attribute` of the class or function."""
+PRESETS: Final[Mapping[str, tuple[str, JsonObject]]] = {
+    name: (rest[0], json.loads(rest[1])) for name, *rest in _ROWS if len(rest) == 2
+}
+"""Name of a pass with parameters -> the pass, and the parameters."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from autoopt.results.trial import IntermediateResult, short_chain
 from autoopt.space import Point
 
 if TYPE_CHECKING:
-    from autoopt.model.open_model import OpenModel
+    from autoopt.model.session_file import OpenModel
 
 SCHEMA: Final = 1
 """Version of the documents of runs and sweeps."""

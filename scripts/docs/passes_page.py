@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from autoopt.passes.catalogue.document import parameter_texts
+from autoopt.passes.catalogue import parameter_texts
 from autoopt.registry import ParameterInfo, PassInfo, registry
 from autoopt.registry.compat import answers
 

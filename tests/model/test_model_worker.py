@@ -14,7 +14,7 @@ from autoopt.model.admit import NotAdmitted
 from autoopt.model.files import digest_folder
 from autoopt.model.io import save
 from autoopt.model.split import digest_files
-from autoopt.model.weight_files import WeightFiles
+from autoopt.model.split import WeightFiles
 
 
 def test_admitting_copies_a_model_and_names_it_by_content(tmp_path: Path) -> None:

@@ -6,13 +6,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
-
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-
 from autoopt.model import io, splitting
 from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
 from autoopt.model.model_file import size_of
@@ -30,7 +28,10 @@ from autoopt.model.split import (
 )
 from autoopt.model.splitting import Changed, publish, save_split, split_elsewhere, split_folder
 from autoopt.model.tensors import tensors
-from autoopt.model.weight_files import WeightFiles
+from autoopt.model.split import WeightFiles
+import hashlib
+from collections.abc import Iterator
+from autoopt.model.split import Content, FilePart, Slice, WeightFiles, chunks_of
 
 Place: TypeAlias = Callable[[ModelProto], ModelProto]
 Save: TypeAlias = Callable[[ModelProto, Path], object]
@@ -354,3 +355,56 @@ def test_another_process_splits_for_those_who_parse_no_models(tmp_path: Path) ->
     assert graph is not None
     assert digest_files(graph) == digest_folder(source) == graph.stem
     assert split_elsewhere(source, tmp_path / FOLDER, "0" * 64) is None
+
+
+DATA = bytes(range(256)) * 20
+STORED = Slice(hashlib.sha256(DATA).hexdigest(), 0, len(DATA))
+
+
+@pytest.fixture(params=["memory", "file"])
+def content(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Content]:
+    if request.param == "memory":
+        yield DATA
+        return
+    path = tmp_path / "file"
+    path.write_bytes(b"before" + DATA + b"behind")
+    with path.open("rb") as file:
+        yield FilePart(file.fileno(), 6, 6 + len(DATA))
+
+
+def test_a_use_renews_the_time_of_an_old_weight(content: Content, tmp_path: Path) -> None:
+    weights = WeightFiles(tmp_path)
+    assert weights.add(content) == STORED
+    path = weights.path(STORED.digest)
+    os.utime(path, (1, 1))
+    weights.add(content)
+    assert path.stat().st_mtime > 1
+
+
+@pytest.mark.parametrize("damaged", [b"short", bytes(len(DATA))])
+def test_a_damaged_weight_is_written_again(content: Content, damaged: bytes, tmp_path: Path) -> None:
+    weights = WeightFiles(tmp_path)
+    path = weights.path(weights.add(content).digest)
+    path.chmod(0o644)
+    path.write_bytes(damaged)
+    weights.add(content, replace=True)
+    assert path.read_bytes() == DATA
+
+
+def test_parts_of_weights_make_a_file(content: Content, tmp_path: Path) -> None:
+    weights = WeightFiles(tmp_path)
+    digest = weights.add(content).digest
+    parts = [Slice(digest, 10, 20), STORED]
+    weights.write(parts, tmp_path / "made")
+    assert (tmp_path / "made").read_bytes() == b"".join(weights.read(parts)) == DATA[10:20] + DATA
+    with pytest.raises(EOFError):
+        list(weights.read([Slice(digest, 0, len(DATA) + 1)]))
+
+
+def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    with path.open("rb") as file:
+        os.truncate(path, 15)
+        with pytest.raises(EOFError):
+            list(chunks_of(FilePart(file.fileno(), 10, 20)))

@@ -32,6 +32,13 @@ def test_inputs_that_are_not_images_are_refused(tmp_path: Path) -> None:
     assert "did you mean 'image'" in result["message"]
 
 
+def test_an_image_that_is_an_output_too_is_refused(tmp_path: Path) -> None:
+    graph = "g (float[1, 3, 4, 4] x) => (float[1, 3, 4, 4] x, float[1, 3, 4, 4] y) { y = Relu (x) }"
+    result = step(tmp_path, made(graph), "prepend_preprocessing")
+    assert result["outcome"] == "refused", result
+    assert "input 'x' is an output, too" in result["message"]
+
+
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid", "argmax"])
 def test_postprocessing_becomes_part_of_the_graph(tmp_path: Path, kind: str) -> None:
     model = MODELS["gemm_mlp"]()

@@ -45,7 +45,7 @@ def test_unsupported_combinations_of_types_are_not_searched() -> None:
 
 
 def test_a_default_follows_the_weight_type() -> None:
-    from autoopt.passes.base.config import full_config
+    from autoopt.passes.base.build import full_config
 
     info = registry().info("static_quantization", Accelerator(isa=frozenset({"asimddp"})))
     assert full_config(info, {"weight_type": "QUInt8"})["activation_type"] == "QUInt8"

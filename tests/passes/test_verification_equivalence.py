@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -13,13 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from micro_models import MODELS, made
 from rewrite_pairs import EQUAL, WRONG, Pair
-
 from autoopt.model import io
 from autoopt.model.session import make_plain_session
 from autoopt.passes.base import Pass
 from autoopt.passes.verification import equivalence
 from autoopt.passes.verification.equivalence import Reference, compare
-
+from typing import Any, ClassVar
+from micro_models import MODELS, made, normal
+from autoopt.passes.base import Pass, SourceFile
+from autoopt.passes.verification.equivalence import CheckResult, find_defect, verify
+from autoopt.passes.verification.equivalence import Reference
+from autoopt.registry import Tolerance
 
 class Lossless(Pass):
     tolerance = "lossless"
@@ -74,7 +77,7 @@ def test_what_the_runtime_changes_when_it_loads_the_model_is_no_change_of_a_pass
     assert compare(Reference(paths[0], models[0]), paths[1], models[1], Lossless())[0].status == "different"
 
 
-def verdict(pair: Pair, folder: Path) -> Any:
+def compared_pair(pair: Pair, folder: Path) -> Any:
     """The result of the check on a pair of models, for a pass that promises equal results."""
     paths = [io.save(model, folder / str(number)) for number, model in enumerate(pair)]
     return compare(Reference(paths[0], pair[0]), paths[1], pair[1], Equal())[0]
@@ -84,7 +87,7 @@ def verdict(pair: Pair, folder: Path) -> Any:
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=12)
 def test_rewrites_that_only_round_differently_are_the_same(name: str, seed: int, tmp_path_factory: Any) -> None:
-    result = verdict(EQUAL[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("equal"))
+    result = compared_pair(EQUAL[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("equal"))
     assert (result.status, result.reason) == ("same", "")
 
 
@@ -92,7 +95,7 @@ def test_rewrites_that_only_round_differently_are_the_same(name: str, seed: int,
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=12)
 def test_real_changes_are_different(name: str, seed: int, tmp_path_factory: Any) -> None:
-    result = verdict(WRONG[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("wrong"))
+    result = compared_pair(WRONG[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("wrong"))
     assert result.status == "different"
 
 
@@ -138,3 +141,104 @@ def prepacking(session: ort.InferenceSession) -> str:
     except RuntimeError:  # it was not told
         return "packed"
     return {"1": "as they are"}[value]
+
+
+INVALID = "g (float[2, 4] x) => (float[2, 5] y) { y = MatMul (x, w) }"
+
+
+class Exporter(Pass):
+    """Makes a model from nothing."""
+
+    def run(self, model: SourceFile) -> None: ...
+
+
+class Widening(Pass):
+    """Gives the model another input."""
+
+    tolerance: ClassVar[Tolerance] = "lossless"
+
+    def feeds(self, feeds: dict[str, Any]) -> dict[str, Any] | None:
+        return {"renamed": feeds["x"]}
+
+
+def verdict(
+    folder: Path, before: onnx.ModelProto, after: onnx.ModelProto, pass_: Pass, elsewhere: bool = False
+) -> CheckResult:
+    reference = Reference(io.save(before, folder / "before"), before)
+    return verify(reference, io.save(after, folder / "after"), after, pass_, elsewhere)[0]
+
+
+def test_a_valid_model_has_no_defect(tmp_path: Path) -> None:
+    assert find_defect(io.save(MODELS["mlp"](), tmp_path)) == ""
+
+
+def test_an_operator_that_the_runtime_has_in_the_standard_domain_is_no_defect(tmp_path: Path) -> None:
+    text = "g (float[2, 4] x, float[4] w) => (float[2, 4] y) {{ n = SimplifiedLayerNormalization (x, w) y = {} (n) }}"
+    assert find_defect(io.save(made(text.format("Relu")), tmp_path / "good")) == ""
+    assert "NoSuchOperator" in find_defect(io.save(made(text.format("NoSuchOperator")), tmp_path / "bad"))
+
+
+def test_layer_normalization_before_its_opset_is_the_runtimes(tmp_path: Path) -> None:
+    text = "g (float[2, 4] x, float[4] w) => (float[2, 4] y) { y = LayerNormalization (x, w) }"
+    assert find_defect(io.save(made(text, opset=13), tmp_path)) == ""
+
+
+def test_the_defect_of_an_invalid_model_is_one_line(tmp_path: Path) -> None:
+    defect = find_defect(io.save(made(INVALID, w=normal(3, 5)), tmp_path))
+    assert "MatMul" in defect
+    assert "\n" not in defect
+
+
+def test_ort_format_is_left_to_the_runtime(tmp_path: Path) -> None:
+    path = tmp_path / "model.ort"
+    path.write_bytes(b"not onnx")
+    assert find_defect(path) == ""
+
+
+def test_an_equal_model_is_accepted_with_its_findings(tmp_path: Path) -> None:
+    result = verdict(tmp_path, MODELS["mlp"](), MODELS["mlp"](), Equal())
+    assert result.problem == ""
+    assert result.details["status"] == "same"
+    assert result.details["max_abs_error"] == 0.0
+    assert "checker" not in result.details
+
+
+def test_a_new_defect_is_a_problem(tmp_path: Path) -> None:
+    result = verdict(tmp_path, MODELS["relu_only"](), made(INVALID, w=normal(3, 5)), Equal())
+    assert result.problem.startswith("the checker rejects the new model: ")
+    assert result.details["checker"] in result.problem
+
+
+def test_a_defect_of_the_input_model_is_not_blamed_on_the_pass(tmp_path: Path) -> None:
+    invalid = made(INVALID, w=normal(3, 5))
+    result = verdict(tmp_path, invalid, invalid, Equal())
+    assert result.problem == ""
+    assert result.details["checker"]
+    assert result.details["status"] == "not run"
+
+
+def test_a_pass_that_makes_a_model_answers_for_every_defect(tmp_path: Path) -> None:
+    invalid = made(INVALID, w=normal(3, 5))
+    assert verdict(tmp_path, invalid, invalid, Exporter()).problem
+
+
+def test_other_outputs_are_a_problem(tmp_path: Path) -> None:
+    other = made("g (float[N, 4] x) => (float[N, 4] y) { y = Neg (x) }")
+    result = verdict(tmp_path, MODELS["relu_only"](), other, Equal())
+    assert result.problem.startswith("not equivalent to its input: output 0: ")
+
+
+def test_a_pass_maps_the_inputs_of_a_new_signature(tmp_path: Path) -> None:
+    renamed = made("g (float[N, 4] renamed) => (float[N, 4] y) { y = Relu (renamed) }")
+    assert verdict(tmp_path, MODELS["relu_only"](), renamed, Widening()).details["status"] == "same"
+    assert verdict(tmp_path, MODELS["relu_only"](), renamed, Equal()).details["status"] == "only run"
+
+
+@pytest.mark.parametrize(("elsewhere", "status"), [(False, "different"), (True, "not run")])
+def test_operators_missing_on_the_cpu_count_only_for_the_cpu(tmp_path: Path, elsewhere: bool, status: str) -> None:
+    unknown = made("g (float[N, 4] x) => (float[N, 4] y) { y = Relu (x) }")
+    unknown.graph.node[0].domain = "com.microsoft"
+    unknown.opset_import.add(domain="com.microsoft", version=1)
+    result = verdict(tmp_path, MODELS["relu_only"](), unknown, Equal(), elsewhere)
+    assert result.details["status"] == status
+    assert bool(result.problem) == (status == "different")

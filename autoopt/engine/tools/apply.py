@@ -19,7 +19,7 @@ from autoopt.model.model_file import ModelFile
 from autoopt.model.session import session_document
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
-from autoopt.passes.base.config import full_config
+from autoopt.passes.base.build import full_config
 from autoopt.passes.composed.sequence import PassCall
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
 from autoopt.problem.environment import local_accelerator

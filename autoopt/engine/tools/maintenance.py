@@ -19,7 +19,7 @@ from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, restor
 from autoopt.errors import InputError, writing
 from autoopt.model.files import digest_file, digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
-from autoopt.passes.base.config import full_config
+from autoopt.passes.base.build import full_config
 from autoopt.problem.content_keys import Implementation
 from autoopt.problem.environment import environment
 from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, admission_seconds, ask_worker

@@ -1,4 +1,4 @@
-"""Pass objects made from a registered class or function and a full configuration."""
+"""Full configurations of passes, checked against their `PassInfo`, and pass objects made from them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
-
 from autoopt.json_codec import JsonObject
 from autoopt.passes.base.contract import Refused
 from autoopt.passes.base.optimization_pass import Pass
 from autoopt.registry import PassInfo, registry
-
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.registry import REQUIRED, PassInfo
+from autoopt.space import NodeSpace
 
 def _function_pass(function: Callable[..., object], params: Mapping[str, object]) -> Pass:
     """The pass of a registered function `(model, **parameters) -> model`; its attributes are those of the class."""
@@ -52,3 +54,23 @@ def build_pass(
     if inspect.isclass(item):
         return cast(Pass, item(**params))
     return _function_pass(item, params)
+
+
+def full_config(info: PassInfo, params: JsonObject) -> dict[str, JsonValue]:
+    """Complete `params` with the defaults of the pass, conditional ones included, and check them.
+
+    Returns:
+        All parameters by name, sorted.
+
+    Raises:
+        InputError: an unknown parameter, a missing required one, or a value of the wrong type.
+    """
+    params = {**info.presets, **params}
+    for name, value in params.items():
+        problem = info.parameter(name).check(value)
+        if problem is not None:
+            raise InputError(f"parameter {name!r} of pass {info.name!r} {problem}")
+    for parameter in info.parameters:
+        if parameter.default is REQUIRED and parameter.name not in params:
+            raise InputError(f"pass {info.name!r} needs parameter {parameter.name!r}")
+    return NodeSpace(fixed=dict(params), defaults=info.defaults).config({})

@@ -1,4 +1,4 @@
-"""Values that a pass takes, returns, raises and may use: `Retry`, `Refused`, `PassContext` and others."""
+"""Values that a pass takes, returns, raises and may use, and groups of passes that others list under `conflicts`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType, TypeAlias
-
 from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
+from typing import Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,3 +52,26 @@ class PassContext:
     """Returns the calibration data as model inputs, from the start at each call; None if there is no data."""
     objects: Mapping[str, object] = field(default_factory=dict)
     """Functions and classes of the user script, by name."""
+
+
+RUNTIME_BOUND: Final = ("ort_graph_optimization", "ort_format")
+"""Passes whose output only one runtime can read, so that no graph pass can follow."""
+FLOAT_CONVERSIONS: Final = ("float16", "mixed_float16", "bfloat16")
+"""Passes that leave graphs in short floats."""
+QUANTIZATIONS: Final = ("dynamic_quantization", "static_quantization", "nncf_quantization")
+"""Passes that leave integer or float8 graphs, which cannot be converted or quantized again."""
+WEIGHT_QUANTIZATIONS: Final = (
+    "weight_only_quantization",
+    "calibrated_weight_quantization",
+    "bnb4_quantization",
+    "nncf_weight_compression",
+)
+"""Passes that leave MatMul weights in integers or 4-bit floats."""
+FUSIONS: Final = (
+    *RUNTIME_BOUND,
+    "dynamic_quantization",
+    "static_quantization",
+    "weight_only_quantization",
+    "calibrated_weight_quantization",
+)
+"""Passes that must not run before a fusion, because they leave no float patterns to fuse."""

@@ -1,4 +1,7 @@
-"""Models of onnx-ir and protobufs, made from each other.
+"""Models of onnx-ir and protobufs, made from each other, and parts of a model that libraries cannot hold.
+
+These are kept beside the model while a pass works on the rest. Maps are those of scikit-learn's exporter: ZipMap makes
+them of probabilities, DictVectorizer reads them.
 
 For a model of 808 nodes and 500 MB, `from_proto` takes 0.01 s of CPU and `to_proto`, which copies the weights, 1.3 s;
 for 50 MB 0.03 s. Names, documentation, metadata, functions, quantization annotations and text weights come back as
@@ -9,13 +12,18 @@ from __future__ import annotations
 
 from copy import deepcopy
 from typing import TYPE_CHECKING, Final
-
 from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.model.tensors import graphs, names_of, nodes, walk_graphs
-from autoopt.passes.base.kept_apart import is_map
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from autoopt.model.lazy_imports import helper, onnx
+from autoopt.model.tensors import bodies, by_name, names_of
+from autoopt.passes.base.contract import Refused
 
 if TYPE_CHECKING:
     from onnx import ModelProto, SparseTensorProto, TensorProto, TypeProto
+    from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TrainingInfoProto, TypeProto, ValueInfoProto
 
 MAP_TYPE: Final = "map type"
 """Key of the type of a map in the notes of an input or output of onnx-ir, whose own type is unknown then."""
@@ -77,3 +85,156 @@ def _dense(sparse: SparseTensorProto) -> TensorProto:
     else:
         dense[tuple(indices.T)] = values
     return numpy_helper.from_array(dense, sparse.values.name)
+
+
+MAP_READERS: Final = ("DictVectorizer", "CastMap")
+"""Operators that make a tensor of a map."""
+
+
+@dataclass(frozen=True)
+class KeptApart:
+    """The ends of a model that are of map type, and its information for training."""
+
+    first: tuple[NodeProto, ...]
+    """The nodes that read maps; what they make is an input meanwhile."""
+    inputs: tuple[ValueInfoProto, ...]
+    """All inputs of the model with them."""
+    last: tuple[NodeProto, ...]
+    """The nodes that make maps; what they read is an output meanwhile."""
+    outputs: tuple[ValueInfoProto, ...]
+    """All outputs of the model with them."""
+    imports: tuple[OperatorSetIdProto, ...]
+    """The operator sets of the nodes, which passes drop where no other node needs them."""
+    training: tuple[TrainingInfoProto, ...]
+
+    def put_back(self, model: ModelProto) -> None:
+        """Give what became of the model these parts, in place.
+
+        Raises:
+            Refused: an input that is made of a map has another type.
+            ValueError: the model lacks a value of which maps are made.
+        """
+        if not model.training_info:
+            model.training_info.extend(self.training)
+        if self.first:
+            self._put_first(model.graph)
+        if self.last:
+            self._put_last(model.graph)
+        imported = {entry.domain for entry in model.opset_import}
+        model.opset_import.extend(entry for entry in self.imports if entry.domain not in imported)
+
+    def _put_first(self, graph: GraphProto) -> None:
+        made = {name: node for node in self.first for name in node.output}
+        inputs = by_name(graph.input)
+        for name in made.keys() & inputs.keys():
+            if inputs[name].type.tensor_type.elem_type != _type_made(made[name], by_name(self.inputs)):
+                raise Refused(f"input {name!r} is made of a map and keeps its type")
+        others = [value for value in graph.input if value.name not in made]
+        kept = [by_name(others).get(value.name, value) for value in self.inputs]
+        _replace(graph.input, [*kept, *(value for value in others if value.name not in names_of(kept))])
+        _replace(graph.node, [*self.first, *graph.node])
+
+    def _put_last(self, graph: GraphProto) -> None:
+        made = names_of(graph.output)
+        for node in self.last:
+            if not made.issuperset(filter(None, node.input)):
+                raise ValueError(f"what {node.op_type} reads is gone")
+            made.update(node.output)
+        outputs = by_name(graph.output)
+        graph.node.extend(self.last)
+        _replace(graph.output, [outputs.get(output.name, output) for output in self.outputs])
+
+
+def keep_apart(model: ModelProto, *, with_outputs: bool) -> KeptApart:
+    """Take these parts off a model, in place; outputs of map type only `with_outputs`.
+
+    Maps stay if other nodes than those of scikit-learn's exporter make or read them.
+    """
+    inputs, outputs, training = tuple(model.graph.input), tuple(model.graph.output), tuple(model.training_info)
+    first = _cut_inputs(model.graph)
+    last = _cut_outputs(model.graph) if with_outputs else []
+    domains = {node.domain for node in (*first, *last)}
+    imports = tuple(entry for entry in model.opset_import if entry.domain in domains)
+    model.ClearField("training_info")
+    return KeptApart(tuple(first), inputs, tuple(last), outputs, imports, training)
+
+
+def _cut_inputs(graph: GraphProto) -> list[NodeProto]:
+    """Cut off the nodes that read inputs of map type, in place: what they make becomes an input."""
+    given = by_name(graph.input)
+    maps = {value.name for value in graph.input if is_map(value.type)}
+    first = [node for node in graph.node if node.op_type in MAP_READERS and maps.issuperset(node.input)]
+    others = [node for node in graph.node if node not in first]
+    if not first or not maps.isdisjoint(_read(others) | names_of(graph.output)):
+        return []
+    kept = [value for value in graph.input if value.name not in maps]
+    types = by_name(graph.value_info)
+    for node in first:
+        unknown = helper.make_tensor_value_info(node.output[0], _type_made(node, given), [None, None])
+        kept.append(types.get(node.output[0], unknown))
+    _replace(graph.input, kept)
+    _replace(graph.node, others)
+    return first
+
+
+def _type_made(node: NodeProto, inputs: dict[str, ValueInfoProto]) -> int:
+    """The element type that a node makes of a map."""
+    for attribute in node.attribute:
+        if attribute.name == "cast_to":
+            kinds = {b"TO_STRING": onnx.TensorProto.STRING, b"TO_INT64": onnx.TensorProto.INT64}
+            return int(kinds.get(attribute.s, onnx.TensorProto.FLOAT))
+    if node.op_type == "CastMap":
+        return int(onnx.TensorProto.FLOAT)
+    return int(inputs[node.input[0]].type.map_type.value_type.tensor_type.elem_type)
+
+
+def _cut_outputs(graph: GraphProto) -> list[NodeProto]:
+    """Cut off the nodes that make the outputs of map type, in place: what they read becomes outputs."""
+    maps = {value.name for value in graph.output if is_map(value.type)}
+    cut = _values_of_maps(graph, maps)
+    nodes = [node for node in graph.node if not cut.isdisjoint(node.output)]
+    others = [node for node in graph.node if cut.isdisjoint(node.output)]
+    if not cut or not cut.isdisjoint(_read(others)):
+        return []
+    kept = [output for output in graph.output if output.name not in cut]
+    types = by_name((*graph.value_info, *kept))
+    inputs = dict.fromkeys(name for node in nodes for name in node.input if name and name not in cut)
+    for name in [name for name in inputs if name not in names_of(kept)]:
+        unknown = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, None])
+        kept.append(types.get(name, unknown))
+    _replace(graph.node, others)
+    _replace(graph.output, kept)
+    return nodes
+
+
+def _values_of_maps(graph: GraphProto, maps: Collection[str]) -> set[str]:
+    """The values from the maps up to what their ZipMaps read; empty if no node makes one of them."""
+    producers = {name: node for node in graph.node for name in node.output}
+    values: set[str] = set()
+    pending = sorted(maps)
+    while pending:
+        node = producers.get(pending.pop())
+        if node is None:
+            return set()
+        values.update(node.output)
+        if node.op_type != "ZipMap":
+            pending += filter(None, node.input)
+    return values
+
+
+def _read(nodes: Collection[NodeProto]) -> set[str]:
+    """The names of all that nodes and their bodies read."""
+    inner = {name for node in nodes for body in bodies(node) for each in body.node for name in each.input}
+    return inner.union(*(node.input for node in nodes))
+
+
+def is_map(kind: TypeProto) -> bool:
+    """Tell if values of a type are maps or sequences of them."""
+    if kind.HasField("sequence_type"):
+        return is_map(kind.sequence_type.elem_type)
+    return bool(kind.HasField("map_type"))
+
+
+def _replace(repeated: Any, items: list[Any]) -> None:  # noqa: ANN401  protobuf's type has no name
+    del repeated[:]
+    repeated.extend(items)

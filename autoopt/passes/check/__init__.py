@@ -1,4 +1,4 @@
 """Analyses that leave a report and never change the model.
 
-Read `reports` first. `validity` and `layer_precision` also run the model.
+`reports` looks at whole models, `layers` at the error of each layer.
 """

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar
 
 from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import INPUT_LIMIT, OUTPUT_LIMIT, apply_ir_passes, fold_ir_constants
-from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
+from autoopt.passes.onnx_tools.weights import SMALLEST_TIED, tie_weights
 from autoopt.registry import Minimum
 from autoopt.space import Boolean, Categorical
 

@@ -7,7 +7,7 @@ from typing import Final
 from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.model.random_nodes import RANDOM_OPS
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import FUSIONS
+from autoopt.passes.base.contract import FUSIONS
 from autoopt.passes.cleanup.graph_cleanup import remove_identities
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes

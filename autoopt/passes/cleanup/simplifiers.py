@@ -11,9 +11,9 @@ from autoopt.model import splitting
 from autoopt.model.lazy_imports import ir
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.functions import inline_functions
+from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
     drop_types_of_omitted,

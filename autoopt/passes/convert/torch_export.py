@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from autoopt.model.io import load, parse
-from autoopt.model.mlflow import is_packaged, packaged_model
+from autoopt.model.packaged_models import is_packaged, packaged_model
 from autoopt.model.tensors import graphs, nodes, tensors
 from autoopt.passes.base import Pass, Refused, SourceFile
 from autoopt.passes.convert.torch_archive import load_program

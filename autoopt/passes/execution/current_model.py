@@ -11,7 +11,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
-
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
 from autoopt.model.split import is_split, sizes_of
@@ -20,6 +19,12 @@ from autoopt.passes.base.conversion import make_weights_dense
 from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
+from typing import Final
+from autoopt.memory import free_memory, return_unused
+from autoopt.passes.base import Pass, Refused
+from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES
+from autoopt.passes.request import TOO_LARGE
+from autoopt.registry import form_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -191,3 +196,56 @@ def _key(path: Path, surroundings: str) -> _Key | None:
     if sum(stat.st_size for _, stat in stats) > KEPT_BYTES:
         return None
     return surroundings, tuple((name, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in stats)
+
+
+ESTIMATED_BYTES: Final = 128 << 20
+"""Memory is estimated for models of more bytes."""
+WHOLE_FACTOR: Final = 5.5
+"""Memory that a pass with all weights and the check of its result take, as a multiple of the model's bytes: 5.0 with
+2.4 GB, 1 of them where libraries get the model as bytes."""
+LAZY_FACTOR: Final = 2.5
+"""The same where the weights stay in their files: 1.1 to 2.0 in transformers of 0.5 to 4.4 GB."""
+LIBRARIES: Final = 200 << 20
+"""Bytes for the libraries that passes import late."""
+
+
+def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
+    """Compare what a pass will need for a model with what this process may still allocate.
+
+    Raises:
+        Refused: it needs more.
+    """
+    form = form_of(type(pass_))
+    if form in ("source", "options"):
+        return
+    size = _size_of(model.path)
+    if size <= ESTIMATED_BYTES:
+        return
+    return_unused()
+    room = free_memory()
+    if room is None:
+        return
+    if model.loaded is not None:
+        room += size
+    may_stay = form != "proto" and not model.is_small
+    in_files = size > EXTERNAL_DATA_BYTES or form == "ir"
+    needed = int(size * (LAZY_FACTOR if may_stay and in_files else WHOLE_FACTOR)) + LIBRARIES
+    if needed > room:
+        raise Refused(
+            f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
+            "free; raise limits.memory, leave the pass out, or use a machine with more memory"
+        )
+
+
+def _size_of(model: Path) -> int:
+    """Bytes of a model and its external data."""
+    if is_split(model):
+        return sum(sizes_of(model).values())
+    files = [file for file in model.parent.iterdir() if file.is_file()]
+    if len(files) > KEPT_FILES:  # not the folder of an artifact
+        files = [model]
+    return sum(file.stat().st_size for file in files)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -26,7 +26,7 @@ from autoopt.model.splitting import publish, save_split
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused, SessionOptions
 from autoopt.passes.base.build import build_pass
-from autoopt.passes.base.config import full_config
+from autoopt.passes.base.build import full_config
 from autoopt.passes.base.lifecycle import (
     LifecycleResult,
     describe_error,
@@ -35,10 +35,10 @@ from autoopt.passes.base.lifecycle import (
     run_lifecycle,
 )
 from autoopt.passes.execution.current_model import CurrentModel
-from autoopt.passes.execution.memory_need import refuse_too_large
+from autoopt.passes.execution.current_model import refuse_too_large
 from autoopt.passes.execution.user_code import UserCode
 from autoopt.passes.request import FailedAttempt, PassStep, StepReply
-from autoopt.passes.verification.checker import verify
+from autoopt.passes.verification.equivalence import verify
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import strip_notes
 from autoopt.registry import PassInfo, form_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import FUSIONS
+from autoopt.passes.base.contract import FUSIONS
 from autoopt.passes.fusion.row_regions import POOLING, Form, RowRegions, gains, is_depthwise, kernel_shape, length_of
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.sizes import fixed_tensor

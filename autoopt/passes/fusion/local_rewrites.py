@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.libraries import apply_rules
 from autoopt.registry import Minimum
 from autoopt.space import Categorical

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from autoopt.model.inspection import FUSED_LAYERS
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import FUSIONS, RUNTIME_BOUND
+from autoopt.passes.base.contract import FUSIONS, RUNTIME_BOUND
 from autoopt.passes.fusion.local_rewrites import build_rules
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.libraries import apply_rules, rule_sets

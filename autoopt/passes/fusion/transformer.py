@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.base.conflicts import FUSIONS, RUNTIME_BOUND
+from autoopt.passes.base.contract import FUSIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.fusion.attention import Kind, fuse_attention, may_rotate
 from autoopt.passes.fusion.padding_masks import state_padding_value
-from autoopt.passes.onnx_tools.functions import inline_functions
+from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.gemm import flatten_attention
 from autoopt.passes.onnx_tools.graphs import (
     DEFAULT_DOMAINS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.functions import inline_functions
+from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, op_counts
 from autoopt.passes.onnx_tools.large_models import refuse_invalid
 from autoopt.passes.onnx_tools.libraries import quiet

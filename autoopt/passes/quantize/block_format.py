@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from autoopt.model.lazy_imports import convenience, ir, np
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.gemm import is_weight
 from autoopt.passes.onnx_tools.graphs import new_name
 from autoopt.passes.onnx_tools.opsets import raised

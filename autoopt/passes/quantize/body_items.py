@@ -15,7 +15,7 @@ from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.session import make_plain_session
 from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import PassContext, Retry
-from autoopt.passes.onnx_tools.bodies import weighted_nodes
+from autoopt.passes.onnx_tools.weights import weighted_nodes
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,

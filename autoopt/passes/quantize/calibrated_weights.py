@@ -12,7 +12,7 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import read_names, replace_items
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
-from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
+from autoopt.passes.onnx_tools.weights import SMALLEST_TIED, tie_weights
 from autoopt.passes.quantize.block_grid import BlockGrid
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.channel_scales import own_weight

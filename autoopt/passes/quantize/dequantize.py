@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from autoopt.model.inspection import FLOAT_FORMS, QUANTIZERS
 from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.quantize.float_counterparts import (

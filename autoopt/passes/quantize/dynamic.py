@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from autoopt.model.lazy_imports import ir, onnx
 from autoopt.model.tensors import tensors
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_constants, weighted_nodes
-from autoopt.passes.onnx_tools.functions import inline_functions
+from autoopt.passes.onnx_tools.weights import copy_weights_into_bodies, lift_constants, weighted_nodes
+from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,

@@ -21,7 +21,7 @@ from autoopt.passes.onnx_tools.graphs import (
     replace_items,
     value_names,
 )
-from autoopt.passes.onnx_tools.tied_weights import is_transposed
+from autoopt.passes.onnx_tools.weights import is_transposed
 from autoopt.passes.quantize.block_grid import BlockGrid
 
 if TYPE_CHECKING:

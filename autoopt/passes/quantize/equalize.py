@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import FUSIONS
+from autoopt.passes.base.contract import FUSIONS
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.quantize.channel_scales import (
     input_ranges,

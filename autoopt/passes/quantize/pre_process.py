@@ -13,7 +13,7 @@ from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import OPTIMIZERS
 from autoopt.model.split import beside_weights, came_with_external_data, is_split
 from autoopt.passes.base import Pass, Retry
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, drop_metadata, is_large, replace_items
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, opset
@@ -143,7 +143,7 @@ class QuantPreProcess(Pass):
         Infers symbolic shapes of large models, and where ONNX's own inference leaves values without a rank.
         """
         if not large or self.skip_symbolic_shape:
-            from autoopt.passes.verification.checker import find_defect  # late: planning does not need it
+            from autoopt.passes.verification.equivalence import find_defect  # late: planning does not need it
 
             prepared = self._run_tool(model, target, large=large, symbolic=False)
             if self.skip_symbolic_shape or not (_lacks_ranks(prepared) or find_defect(target)):
@@ -217,7 +217,7 @@ def _without_size_names(model: ModelProto) -> ModelProto:
 
 def _is_incomplete(model: ModelProto, folder: Path) -> bool:
     """True if a model in a folder of split models lacks ranks, or has shapes that contradict each other."""
-    from autoopt.passes.verification.checker import find_defect  # late: planning does not need it
+    from autoopt.passes.verification.equivalence import find_defect  # late: planning does not need it
 
     if _lacks_ranks(model):
         return True

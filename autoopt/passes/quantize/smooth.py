@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import FUSIONS
+from autoopt.passes.base.contract import FUSIONS
 from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.graphs import name_nodes
 from autoopt.passes.quantize.calibration import CalibrationReader

@@ -11,9 +11,9 @@ from autoopt.errors import InputError, one_line
 from autoopt.model import io
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
-from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.functions import inline_functions
+from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.gemm import fold_gemm_factors
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, name_nodes, op_counts, sort_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet

@@ -6,7 +6,7 @@ from typing import Final
 
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.sizes import fixed_tensor
 

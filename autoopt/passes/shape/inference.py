@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from autoopt.model.lazy_imports import ir, shape_inference
 from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.graphs import caller_inputs, restore_inputs
 from autoopt.passes.onnx_tools.large_models import call_without_weights

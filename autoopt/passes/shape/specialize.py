@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from autoopt.json_codec import JsonValue
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 from autoopt.passes.onnx_tools.libraries import fold_ir_constants
 from autoopt.passes.onnx_tools.values import find_values, given_inputs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from autoopt.model import io
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.cleanup.graph_cleanup import remove_identities
 from autoopt.passes.onnx_tools.gemm import is_weight

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.opsets import raised
 from autoopt.passes.onnx_tools.values import find_values, given_inputs
 
@@ -33,6 +33,8 @@ class PrependPreprocessing(Pass):
         value = select_value(given_inputs(prepared.graph), self.input, "input")
         if value.dtype != ir.DataType.FLOAT or value.shape is None or len(value.shape) != 4:
             raise Refused(f"input {value.name!r} is not a float32 image batch (4 dimensions)")
+        if value.is_graph_output():
+            raise Refused(f"input {value.name!r} is an output, too, which would become raw values")
         uses, tape = value.uses(), ir.tape.Tape()
         image = tape.op("Cast", [value], {"to": ir.DataType.FLOAT})
         if self.image_layout == "NHWC":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from autoopt.model import io
 from autoopt.model.lazy_imports import convenience, ir, ir_passes, onnx
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import at_least_opset, opset

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from autoopt.json_codec import to_json
 from autoopt.model.lazy_imports import np
-from autoopt.passes.verification.output_arrays import is_float, output_arrays
+from autoopt.passes.verification.rounding import is_float, output_arrays
 from autoopt.passes.verification.rounding import RUNS, NoiseSpread
 from autoopt.registry import Tolerance
 

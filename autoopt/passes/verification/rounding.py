@@ -1,4 +1,4 @@
-"""Measure how far rounding can move the outputs of a model, element by element."""
+"""Outputs of a model as plain arrays, and how far rounding can move them, element by element."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
 from autoopt.model.lazy_imports import np, onnx
 from autoopt.model.split import beside_weights
 from autoopt.model.tensors import return_values, tensors
 from autoopt.passes.onnx_tools.graphs import producers
 from autoopt.passes.verification.noisy_model import Pool, noisy_model
-from autoopt.passes.verification.output_arrays import is_float, output_arrays
+from collections.abc import Sequence
+from typing import Final
+from autoopt.model.lazy_imports import np
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -186,3 +187,31 @@ def _spread(exact: np.ndarray, runs: Sequence[np.ndarray], jumps: bool) -> Noise
             moved = np.where(np.isfinite(before), np.nan_to_num(moved, nan=np.inf, posinf=np.inf), 0.0)
         deviation = np.maximum(deviation, moved)
     return NoiseSpread(deviation, jumps)
+
+
+FLOATS: Final = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+"""Floats that numpy does not count among its floating types."""
+
+
+def output_arrays(outputs: Sequence[object]) -> list[np.ndarray]:
+    """Flatten outputs into arrays.
+
+    A sequence becomes its items in order; a map becomes its keys and then its values, so that both are compared.
+    """
+    arrays: list[np.ndarray] = []
+    for output in outputs:
+        if isinstance(output, list) and output and isinstance(output[0], dict):
+            arrays.append(np.array(list(map(list, output)), object))
+            arrays.append(np.array([list(row.values()) for row in output]))
+        elif isinstance(output, list):
+            arrays += output_arrays(output)
+        elif isinstance(output, dict):
+            arrays += output_arrays([[output]])
+        else:
+            arrays.append(np.asarray(output))
+    return arrays
+
+
+def is_float(array: np.ndarray) -> bool:
+    """True for an array of floats, those included that numpy itself does not know."""
+    return bool(np.issubdtype(array.dtype, np.floating)) or str(array.dtype) in FLOATS

@@ -41,7 +41,7 @@ from autoopt.model.split import (
     weights_of,
     write_files,
 )
-from autoopt.model.weight_files import WeightFiles, held
+from autoopt.model.split import WeightFiles, held
 from autoopt.store.faults import reached
 from autoopt.store.files.filesystem import (
     Fingerprint,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.model.file_copies import copy_file
+from autoopt.model.files import copy_file
 from autoopt.model.files import digest_folder, files_in
 
 NETWORK: Final = frozenset(

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from autoopt.model.files import files_in
-from autoopt.model.filesystems import RemoteFolder
+from autoopt.model.fetch import RemoteFolder
 
 MANIFEST: Final = "manifest.json"
 _FILE: Final = re.compile(r"/[0-9a-f]{2}/([0-9a-f]{64})/")

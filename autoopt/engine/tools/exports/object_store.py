@@ -12,7 +12,7 @@ from typing import Final
 
 from autoopt.errors import InputError
 from autoopt.model.files import files_in
-from autoopt.model.filesystems import RemoteFolder
+from autoopt.model.fetch import RemoteFolder
 from autoopt.results.release import Release
 
 CURRENT: Final = "current.json"
