@@ -20,14 +20,13 @@ from typing import IO, TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
-from autoopt.model.files import append_part
-from autoopt.model.files import MODEL, ORT_MODEL, digest_of_contents, version_of
+from autoopt.model.files import MODEL, ORT_MODEL, append_part, digest_of_contents, version_of
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.packaged_models import is_packaged, packaged_model
 from autoopt.model.repairs import repair
+from autoopt.model.split import FilePart, chunks_of
 from autoopt.model.splitting import split_files
 from autoopt.model.tensors import packed_bytes
-from autoopt.model.split import FilePart, chunks_of
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:

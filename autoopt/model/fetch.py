@@ -14,27 +14,24 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final, TypeVar
 from urllib.parse import unquote, urlsplit
-from autoopt.errors import InputError
+
+from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
-from autoopt.settings import redacted, without_password
-from autoopt.working_folder import replacing, working_folder
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
-from autoopt.errors import InputError, SystemFailure
 from autoopt.settings import redacted, settings, without_password
+from autoopt.working_folder import replacing, working_folder
 
 if TYPE_CHECKING:
     from urllib.request import Request
+
     from fsspec import AbstractFileSystem
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", re.IGNORECASE)

@@ -6,20 +6,21 @@ disk until one of the files is changed, which then gets a block of its own.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import mmap
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_set import MODEL_SET
-import errno
-import sys
 
 MODEL = "model.onnx"
 ORT_MODEL = "model.ort"
@@ -143,18 +144,13 @@ def external_names(model: Path) -> frozenset[str]:
     with model.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
             return frozenset()
+        names: set[str] = set()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            names = set(map(os.fsdecode, _locations(data)))
+            for match in _LOCATION.finditer(data):
+                low, high = match[1][0], match[1][-1]
+                size = low if len(match[1]) == 1 else (low & 127) | high << 7
+                names.add(os.fsdecode(data[match.end() : match.end() + size]))
     return frozenset(name for name in names if name and not name.startswith("/") and ".." not in Path(name).parts)
-
-
-def _locations(data: mmap.mmap) -> list[bytes]:
-    names: list[bytes] = []
-    for match in _LOCATION.finditer(data):
-        low, high = match[1][0], match[1][-1]
-        size = low if len(match[1]) == 1 else (low & 127) | high << 7
-        names.append(data[match.end() : match.end() + size])
-    return names
 
 
 AT_ONCE: Final = 64 << 20

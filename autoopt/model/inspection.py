@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
 from autoopt import json_codec
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonObject, JsonValue
-from autoopt.model.roles import Dimension, Kind, Role, input_roles, output_roles
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
 from autoopt.model import tensors as walk
 from autoopt.model.io import external_locations, external_tensors
-from autoopt.model.roles import Dimension
+from autoopt.model.roles import Dimension, Kind, Role, input_roles, output_roles
 from autoopt.model.split import came_with_external_data, is_split, sizes_of
 from autoopt.model.tensors import ALL_VALUES, constant_shapes, names_of, table_lengths
 

@@ -163,21 +163,16 @@ def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | 
     if external:
         places = places_of(model)
     if places:
-        _write_weights(model, places, data)
+        with data.open("wb") as file:
+            for number, tensor in enumerate(tensors(model)):
+                if number in places:
+                    file.seek(places[number].offset)
+                    file.write(tensor.raw_data)
         model = with_references(model, places)
     else:
         data.unlink(missing_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))
     return path
-
-
-def _write_weights(model: ModelProto, places: Mapping[int, Place], data: Path) -> None:
-    """Write the tensors with a place to `data`."""
-    with data.open("wb") as file:
-        for number, tensor in enumerate(tensors(model)):
-            if number in places:
-                file.seek(places[number].offset)
-                file.write(tensor.raw_data)
 
 
 def places_of(model: ModelProto) -> dict[int, Place]:

@@ -8,19 +8,15 @@ decoders with their cache, and all sizes that vary left open. MLflow itself is n
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
-from autoopt.errors import InputError
-from autoopt.json_codec import JsonObject, JsonValue
-from autoopt.model.fetch import innermost, is_url
-from pathlib import Path
-from typing import Final
+
 from autoopt.errors import InputError, one_line
-from autoopt.outcome import Outcome
-from collections.abc import Collection
-from importlib.util import find_spec
 from autoopt.json_codec import JsonObject, JsonValue, read_object
+from autoopt.model.fetch import innermost, is_url
+from autoopt.outcome import Outcome
 
 SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MODELS: Final = (".onnx", ".ort")

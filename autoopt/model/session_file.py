@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.model import model_set
@@ -25,11 +26,8 @@ from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
 from autoopt.model.session import check_installed, check_no_fallback, session_document
 from autoopt.model.session_options import check_entries, check_provider_options
 from autoopt.option_names import option
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from autoopt.model.session_file import OpenModel
     import numpy as np
 
     Array: TypeAlias = np.ndarray[Any, Any]

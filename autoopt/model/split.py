@@ -2,7 +2,7 @@
 
 <folder>/<digest>.onnx                 the graph; its larger weights are external data
 <folder>/<digest>.json                 the `Manifest`: how the model's own files are put together, byte by byte
-<folder>/weights/<2 digits>/<sha256>   the bytes of one weight, or whatever else the model's own files hold: `WeightFiles`
+<folder>/weights/<2 digits>/<sha256>   the bytes of one weight, or whatever else the model's own files hold
 
 The digest is that of the model's own files, so a model has one identity wherever it lies. Graphs and weights share a
 folder because onnx refuses external data that is a link, has several names, or lies outside of the graph's folder.
@@ -12,27 +12,23 @@ Nothing here parses a model, so the main process may use it. `splitting` takes m
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
-from autoopt.json_codec import from_json
-from autoopt.model.files import MODEL, digest_file, digest_of_contents
-from autoopt.working_folder import working_folder
-import fcntl
-import hashlib
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from typing import BinaryIO, Final, TypeAlias
-from autoopt.model.files import append_part
-from autoopt.working_folder import replacing
+
+from autoopt.json_codec import from_json
+from autoopt.model.files import MODEL, append_part, digest_file, digest_of_contents
+from autoopt.working_folder import replacing, working_folder
 
 LOCK: Final = ".lock"
 """Name of the lock file beside a folder of split models."""

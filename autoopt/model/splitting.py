@@ -23,25 +23,23 @@ from autoopt.model.files import MODEL, digest_folder, files_in
 from autoopt.model.split import (
     GRAPH,
     MANIFEST,
-    Manifest,
-    digest_files,
-    graph_path,
-    location_of,
-    remove,
-    stored_files,
-    weight_at,
-)
-from autoopt.model.tensors import graphs, nodes, packed_bytes, tensors, weight_bytes
-from autoopt.model.split import (
     WEIGHTS,
     FilePart,
+    Manifest,
     Slice,
     WeightFiles,
     chunks_of,
+    digest_files,
+    graph_path,
     held,
+    location_of,
+    remove,
+    stored_files,
     sync_folder,
+    weight_at,
     write_durably,
 )
+from autoopt.model.tensors import graphs, nodes, packed_bytes, tensors, weight_bytes
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -176,7 +174,7 @@ def _store_files(
         }
         if len(files) == 1:
             own = {MODEL: _one_file(graph)}
-        return _write(graph, own, stored, folder)
+        return _write(graph, own, stored, folder, replaces)
 
 
 def publish(graph: Path, digest: str) -> Path:
@@ -292,7 +290,7 @@ def _between(
     yield b"".join(chunks_of(FilePart(file.descriptor, end, file.stop)))
 
 
-def _write(graph: ModelProto, files: Files, stored: Mapping[int, Slice], folder: Path) -> Path:
+def _write(graph: ModelProto, files: Files, stored: Mapping[int, Slice], folder: Path, replaces: bool = False) -> Path:
     """Write graph and manifest of a model whose weights are stored; returns the graph."""
     rest = bytearray()
     layout: dict[str, list[Slice]] = {}
@@ -306,7 +304,7 @@ def _write(graph: ModelProto, files: Files, stored: Mapping[int, Slice], folder:
             parts += [Slice("", start, len(rest)), piece]
             start = len(rest)
         parts.append(Slice("", start, len(rest)))
-    between = WeightFiles(folder).add(bytes(rest))
+    between = WeightFiles(folder).add(bytes(rest), replace=replaces)
     own: dict[str, tuple[Slice, ...]] = {}
     for name, parts in layout.items():
         named = [part if part.digest else replace(part, digest=between.digest) for part in parts]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from autoopt.registry import REQUIRED, ParameterInfo, PassInfo
-from autoopt.space import IGNORED, INVALID, Conditional, ConditionalDefault
 import keyword
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Final
+
 from autoopt.errors import InputError
-from autoopt.registry import registry
+from autoopt.registry import REQUIRED, ParameterInfo, PassInfo, registry
+from autoopt.space import IGNORED, INVALID, Conditional, ConditionalDefault
+
 
 def pass_entry(info: PassInfo) -> dict[str, object]:
     """Make one entry of `autoopt passes list --json`."""

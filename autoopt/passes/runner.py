@@ -55,7 +55,7 @@ def execute(request: PassRequest) -> PassReply:
     script = user_code.load(request.user_script)
     request.output.mkdir(parents=True, exist_ok=True)
     surroundings = digest_json([request.data, request.data_root, script.digest, dict(request.roles)])
-    # Left last, when all that the call needed is free.
+    # Left last, when all that the call needed, the executor too, is free.
     with ExitStack() as memory, opened(Path(request.model.path), surroundings) as current:
         memory.enter_context(reused_memory(current.is_small))
         replies = _execute_steps(request, current, script)

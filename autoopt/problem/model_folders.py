@@ -12,12 +12,10 @@ from typing import Final
 
 from autoopt.distributions import library_version
 from autoopt.errors import InputError
-from autoopt.model.packaged_models import is_archive
 from autoopt.model.candidate import digest_json
-from autoopt.model.packaged_models import CONFIG, is_checkpoint
 from autoopt.model.fetch import fetch, shown_source
 from autoopt.model.files import digest_file
-from autoopt.model.packaged_models import is_packaged
+from autoopt.model.packaged_models import CONFIG, is_archive, is_checkpoint, is_packaged
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.model_parts import models_in, parse_models

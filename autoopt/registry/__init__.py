@@ -4,7 +4,6 @@ Planning needs only a `PassInfo` (parameters for a target, required and conflict
 nor onnxruntime: pass modules import those inside `run`. Read `pass_registry` first; `built_in` lists the passes.
 """
 
-from autoopt.registry.pass_registry import BUILT_IN
 from autoopt.registry.describe import Takes, describe, form_of, is_analysis
 from autoopt.registry.pass_info import (
     REQUIRED,
@@ -17,7 +16,7 @@ from autoopt.registry.pass_info import (
     info_from_json,
     info_to_json,
 )
-from autoopt.registry.pass_registry import Failure, Registry, register, registry
+from autoopt.registry.pass_registry import BUILT_IN, Failure, Registry, register, registry
 from autoopt.registry.request import DESCRIBE, DescribeReply, DescribeRequest
 
 __all__ = [

@@ -6,19 +6,18 @@ import importlib
 import importlib.metadata
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
+
 from autoopt.errors import InputError, did_you_mean, one_line
+from autoopt.json_codec import JsonObject
 from autoopt.registry.compat import answers
 from autoopt.registry.describe import PassCode, describe
 from autoopt.registry.pass_info import PassInfo, info_to_json
 from autoopt.target import Accelerator
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
-from autoopt.json_codec import JsonObject
 
 Code = TypeVar("Code", bound=Callable[..., object])
 

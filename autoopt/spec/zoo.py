@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 
 from autoopt.errors import ConfigError, InputError, joined
-from autoopt.model.packaged_models import is_archive
 from autoopt.model.fetch import innermost, is_url
 from autoopt.model.files import split_source
-from autoopt.model.packaged_models import is_packaged
+from autoopt.model.packaged_models import is_archive, is_packaged
 from autoopt.settings import without_password
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written

@@ -11,9 +11,8 @@ from autoopt.dag import check_dag, read_dag
 from autoopt.errors import InputError, Mistakes
 from autoopt.json_codec import JsonValue, without_nulls
 from autoopt.metrics import get_metric
+from autoopt.model.fetch import innermost, open_filesystem, shown_source
 from autoopt.model.packaged_models import MODELS, is_archive
-from autoopt.model.fetch import innermost, shown_source
-from autoopt.model.fetch import open_filesystem
 from autoopt.problem.goal import GoalOptions
 from autoopt.problem.model_folders import unpacked
 from autoopt.settings import redacted, root_of_data, without_password

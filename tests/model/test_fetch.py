@@ -1,25 +1,23 @@
-
-
 from __future__ import annotations
 
 import functools
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+
 import builders
 import fsspec
 import pytest
-from autoopt.errors import InputError
-from autoopt.model import worker
-from autoopt.model.fetch import beside, fetch, is_url
-from autoopt.model.io import save
-import socket
 from gated import until
+
 from autoopt.errors import InputError, SystemFailure
-from autoopt.model.fetch import fetch
-from autoopt.model.fetch import RemoteFolder, open_filesystem
+from autoopt.model import worker
+from autoopt.model.fetch import RemoteFolder, beside, fetch, is_url, open_filesystem
+from autoopt.model.io import save
 from autoopt.store.files.remote import RemoteArtifacts
+
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:

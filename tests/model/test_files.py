@@ -1,16 +1,16 @@
-
-
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
+
 import pytest
+
 from autoopt.errors import InputError
 from autoopt.model import files
-import errno
-
 from autoopt.model.files import append_part, copy_file
+
 
 def lay(folder: Path, contents: dict[str, bytes]) -> Path:
     for name, content in contents.items():

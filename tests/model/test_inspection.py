@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from hypothesis import given
-from hypothesis import strategies as st
-from autoopt.model.inspection import FLOAT_FORMS, FUSED_LAYERS, QUANTIZED_OPS, Inspection, ValueSpec, with_plain_forms
 from pathlib import Path
+
 import builders
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import numpy_helper, parser
+
 from autoopt.model import worker
-from autoopt.model.inspection import Inspection, ValueSpec
+from autoopt.model.inspection import FLOAT_FORMS, FUSED_LAYERS, QUANTIZED_OPS, Inspection, ValueSpec, with_plain_forms
 from autoopt.model.io import Unreadable, save
 
 DIMS = st.none() | st.integers(0, 9) | st.text(max_size=5)

@@ -13,8 +13,7 @@ from autoopt.model import splitting, worker
 from autoopt.model.admit import NotAdmitted
 from autoopt.model.files import digest_folder
 from autoopt.model.io import save
-from autoopt.model.split import digest_files
-from autoopt.model.split import WeightFiles
+from autoopt.model.split import WeightFiles, digest_files
 
 
 def test_admitting_copies_a_model_and_names_it_by_content(tmp_path: Path) -> None:
@@ -48,11 +47,11 @@ def test_a_damaged_weight_in_the_store_is_replaced(tmp_path: Path, monkeypatch: 
     folder = tmp_path / "store" / "split"
     document = {"source": str(path), "dest": str(tmp_path / "dest"), "split_folder": str(folder)}
     reply = worker.admit(document)
-    weight = next(WeightFiles(folder).all())
-    weight.chmod(0o644)
-    weight.write_bytes(bytes(weight.stat().st_size))
-    assert worker.admit(document) == reply
-    assert digest_files(Path(str(reply["path"]))) == reply["digest"]
+    for weight in WeightFiles(folder).all():
+        weight.chmod(0o644)
+        weight.write_bytes(bytes(weight.stat().st_size))
+        assert worker.admit(document) == reply
+        assert digest_files(Path(str(reply["path"]))) == reply["digest"]
 
 
 def test_a_url_is_downloaded_into_the_cache(tmp_path: Path) -> None:

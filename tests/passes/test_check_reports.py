@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
 import onnx
 import pytest
 from bench import step
-from micro_models import MODELS
+from micro_models import MODELS, made, normal
+
+from autoopt.model import io
 from autoopt.passes.check.reports import summarize
 from autoopt.registry import registry
-from micro_models import MODELS, made, normal
-from autoopt.model import io
+
 
 def report(folder: Path, model: onnx.ModelProto, name: str, data: bool = False, **params: Any) -> Any:
     result = step(folder, model, name, data, **params)

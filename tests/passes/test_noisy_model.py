@@ -13,8 +13,7 @@ from micro_models import MODELS, branches_of_outer_weights, made, normal
 from autoopt.model import io
 from autoopt.model.session import make_session
 from autoopt.passes.verification.noisy_model import MIN_OPSET, SLICES, STARTS, NoisyModel, noisy_model
-from autoopt.passes.verification.rounding import output_arrays
-from autoopt.passes.verification.rounding import NoiseSource
+from autoopt.passes.verification.rounding import NoiseSource, output_arrays
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 INVALID = {"double_names"}

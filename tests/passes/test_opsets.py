@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
-from bench import outputs
+from bench import ops, outputs, saved, step
 from micro_models import MODELS, made
+
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import opsets
 from autoopt.passes.onnx_tools.opsets import at_least_opset, convert_opset, import_ort_domain, ir_version_for, opset
-from bench import ops, outputs, saved, step
-from micro_models import made
 
 RELU = "g (float[2] x) => (float[2] y) { y = Relu (x) }"
 

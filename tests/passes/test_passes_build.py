@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
+
 import onnx_ir as ir
 import pytest
 from bench import ops
 from micro_models import MODELS
 from onnx import ModelProto
-from autoopt.passes.base import Pass, Refused, SessionOptions, SourceFile
-from autoopt.passes.base.build import build_pass
-from autoopt.passes.base.build import full_config
-from autoopt.registry import Param, describe, form_of, register, registry
-from typing import Annotated
-from autoopt import Categorical, ConditionalDefault, Pass
+
+from autoopt import Categorical, ConditionalDefault
 from autoopt.errors import InputError
-from autoopt.registry import describe
+from autoopt.passes.base import Pass, Refused, SessionOptions, SourceFile
+from autoopt.passes.base.build import build_pass, full_config
+from autoopt.registry import Param, describe, form_of, register, registry
+
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:

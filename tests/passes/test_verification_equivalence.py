@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from micro_models import MODELS, made
+from micro_models import MODELS, made, normal
 from rewrite_pairs import EQUAL, WRONG, Pair
+
 from autoopt.model import io
 from autoopt.model.session import make_plain_session
-from autoopt.passes.base import Pass
-from autoopt.passes.verification import equivalence
-from autoopt.passes.verification.equivalence import Reference, compare
-from typing import Any, ClassVar
-from micro_models import MODELS, made, normal
 from autoopt.passes.base import Pass, SourceFile
-from autoopt.passes.verification.equivalence import CheckResult, find_defect, verify
-from autoopt.passes.verification.equivalence import Reference
+from autoopt.passes.verification import equivalence
+from autoopt.passes.verification.equivalence import CheckResult, Reference, compare, find_defect, verify
 from autoopt.registry import Tolerance
+
 
 class Lossless(Pass):
     tolerance = "lossless"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from onnx import parser
+
 from autoopt.model import io
 from autoopt.passes.base import Pass
 from autoopt.passes.verification.equivalence import Reference, compare
-from autoopt.passes.verification.rounding import POOL_SIZES, NoiseSource
-import ml_dtypes
-from autoopt.passes.verification.rounding import is_float, output_arrays
+from autoopt.passes.verification.rounding import POOL_SIZES, NoiseSource, is_float, output_arrays
+
 
 def chain(opset: int = 17, kind: str = "float") -> onnx.ModelProto:
     text = f"""

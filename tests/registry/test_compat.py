@@ -10,8 +10,8 @@ from autoopt.dag import compile_plan, pass_infos
 from autoopt.errors import InputError
 from autoopt.passes.base.build import full_config
 from autoopt.registry import REQUIRED, registry
-from autoopt.registry.pass_registry import PRESETS
 from autoopt.registry.compat import Answer, answer, answers
+from autoopt.registry.pass_registry import PRESETS
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+
 import pytest
 from children import HANG_SECONDS
+
+import autoopt.passes
 from autoopt.errors import InputError
+from autoopt.passes.base import Pass
 from autoopt.registry import BUILT_IN, REQUIRED, Param, Registry, Unit, describe, info_from_json, info_to_json, registry
 from autoopt.space import Categorical, ConditionalDefault
-import ast
-import importlib
-import inspect
-import autoopt.passes
-from autoopt.passes.base import Pass
-from autoopt.registry import BUILT_IN, registry
+
 
 def sample(
     model: Any,

@@ -41,7 +41,7 @@ def split_here(source: Path, folder: Path, digest: str | None = None) -> Path | 
         return None
     try:
         return splitting.split_folder(source, folder, digest)
-    except (splitting.Changed, io.Unreadable):
+    except io.Unreadable:
         return None
 
 

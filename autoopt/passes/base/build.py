@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
-from autoopt.json_codec import JsonObject
-from autoopt.passes.base.contract import Refused
-from autoopt.passes.base.optimization_pass import Pass
-from autoopt.registry import PassInfo, registry
+
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
-from autoopt.registry import REQUIRED, PassInfo
+from autoopt.passes.base.contract import Refused
+from autoopt.passes.base.optimization_pass import Pass
+from autoopt.registry import REQUIRED, PassInfo, registry
 from autoopt.space import NodeSpace
+
 
 def _function_pass(function: Callable[..., object], params: Mapping[str, object]) -> Pass:
     """The pass of a registered function `(model, **parameters) -> model`; its attributes are those of the class."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NewType, TypeAlias
+
 from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
-from typing import Final
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,20 +10,27 @@ they were, and so do types of maps, which onnx-ir does not have, on inputs and o
 
 from __future__ import annotations
 
-from copy import deepcopy
-from typing import TYPE_CHECKING, Final
-from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
-from autoopt.model.tensors import graphs, names_of, nodes, walk_graphs
 from collections.abc import Collection
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from autoopt.model.lazy_imports import helper, onnx
-from autoopt.model.tensors import bodies, by_name, names_of
+
+from autoopt.model.lazy_imports import helper, ir, np, numpy_helper, onnx
+from autoopt.model.tensors import bodies, by_name, graphs, names_of, nodes, walk_graphs
 from autoopt.passes.base.contract import Refused
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, SparseTensorProto, TensorProto, TypeProto
-    from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TrainingInfoProto, TypeProto, ValueInfoProto
+    from onnx import (
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        OperatorSetIdProto,
+        SparseTensorProto,
+        TensorProto,
+        TrainingInfoProto,
+        TypeProto,
+        ValueInfoProto,
+    )
 
 MAP_TYPE: Final = "map type"
 """Key of the type of a map in the notes of an input or output of onnx-ir, whose own type is unknown then."""

@@ -15,8 +15,7 @@ from autoopt.model.lazy_imports import ir
 from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
 from autoopt.passes.base.contract import PassContext, Refused, Retry, SessionOptions, Touch
-from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.base.conversion import keep_apart
+from autoopt.passes.base.conversion import keep_apart, to_ir, to_proto
 from autoopt.registry import form_of
 from autoopt.script import script_line
 from autoopt.target import Accelerator

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+
+from autoopt.model import io
+from autoopt.model.session import make_options
 from autoopt.model.tensors import by_name
-from autoopt.passes.base import Pass
+from autoopt.passes.base import Pass, Refused
+from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.ort_quantizer import refuse_weights
 from autoopt.passes.quantize.static import QUANTIZABLE_OPS, StaticQuantization
-from autoopt.registry import Minimum, Unit
-import math
-from typing import TYPE_CHECKING, Annotated
-from autoopt.model import io
-from autoopt.model.session import make_options
-from autoopt.passes.base import Pass, Refused
-from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.registry import Minimum, Param, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto, NodeProto
-    from onnx import ModelProto
 
 FEEDS_OF_ONE: Final = 4
 """Items on which each layer of a model of many layers is run by itself."""

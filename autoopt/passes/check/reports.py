@@ -7,17 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
 from autoopt.json_codec import to_json
 from autoopt.model import io
 from autoopt.model.inspection import inspect_model
 from autoopt.model.session import kernel_times, make_session
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import op_counts
-from autoopt.passes.verification.equivalence import Reference
-from typing import TYPE_CHECKING, Annotated, Literal
-from autoopt.model.session import make_session
-from autoopt.passes.verification.equivalence import find_defect
+from autoopt.passes.verification.equivalence import Reference, find_defect
 from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.registry import Param
 from autoopt.space import Categorical
@@ -25,7 +23,7 @@ from autoopt.space import Categorical
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto, TensorProto
-    from onnx import ModelProto
+
 
 class OperatorCounts(Pass):
     """Counts operators by type, including subgraphs; report `operator_counts`."""

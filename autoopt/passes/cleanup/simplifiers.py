@@ -13,7 +13,6 @@ from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
     drop_types_of_omitted,
@@ -30,7 +29,7 @@ from autoopt.passes.onnx_tools.libraries import (
     quiet,
     rule_sets,
 )
-from autoopt.passes.onnx_tools.opsets import opset
+from autoopt.passes.onnx_tools.opsets import inline_functions, opset
 from autoopt.passes.patches.exact_rules import make_rules_exact
 from autoopt.registry import Minimum
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional

@@ -10,8 +10,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, Refused, Retry, Touch
-from autoopt.passes.base.build import build_pass
-from autoopt.passes.base.build import full_config
+from autoopt.passes.base.build import build_pass, full_config
 from autoopt.passes.base.lifecycle import run_on_proto
 from autoopt.passes.verification.fingerprint import fingerprint
 from autoopt.registry import Tolerance, registry

@@ -8,10 +8,9 @@ from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_proto
-from autoopt.passes.onnx_tools.opsets import expand_operators, inline_functions
 from autoopt.passes.onnx_tools.graphs import is_standard, walk_nodes
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
-from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
+from autoopt.passes.onnx_tools.opsets import convert_opset, expand_operators, inline_functions, ir_version_for, opset
 from autoopt.passes.onnx_tools.values import give_types, given_inputs
 from autoopt.registry import Minimum
 from autoopt.space import Categorical

@@ -75,15 +75,11 @@ def _opened(config: DataConfig, path: Path, specs: list[InputSpec], roles: Mappi
         _cache.clear()
         data = open_data(config, path, roles)
         check_unchanged(config, content)
-        if _bytes(data) > CACHED_BYTES:
+        arrays = (*data.columns.values(), *chain.from_iterable(data.uneven.values()))
+        if sum(array.nbytes for array in arrays) > CACHED_BYTES:
             return data
         _cache[key] = data
     return _cache[key]
-
-
-def _bytes(data: DataSet) -> int:
-    arrays = [*data.columns.values(), *chain.from_iterable(data.uneven.values())]
-    return sum(array.nbytes for array in arrays)
 
 
 def _item_count(feed: Mapping[str, np.ndarray]) -> int:

@@ -11,19 +11,17 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from autoopt.memory import free_memory, return_unused
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
 from autoopt.model.split import is_split, sizes_of
-from autoopt.passes.base import Refused, Touch
+from autoopt.passes.base import Pass, Refused, Touch
 from autoopt.passes.base.conversion import make_weights_dense
-from autoopt.passes.onnx_tools.graphs import fixed_size
+from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES, fixed_size
+from autoopt.passes.request import TOO_LARGE
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
-from typing import Final
-from autoopt.memory import free_memory, return_unused
-from autoopt.passes.base import Pass, Refused
-from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES
-from autoopt.passes.request import TOO_LARGE
 from autoopt.registry import form_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from autoopt.model.split import digest_files, remove, sizes_of
 from autoopt.model.splitting import publish, save_split
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused, SessionOptions
-from autoopt.passes.base.build import build_pass
-from autoopt.passes.base.build import full_config
+from autoopt.passes.base.build import build_pass, full_config
 from autoopt.passes.base.lifecycle import (
     LifecycleResult,
     describe_error,
@@ -34,12 +33,10 @@ from autoopt.passes.base.lifecycle import (
     outcome_of,
     run_lifecycle,
 )
-from autoopt.passes.execution.current_model import CurrentModel
-from autoopt.passes.execution.current_model import refuse_too_large
+from autoopt.passes.execution.current_model import CurrentModel, refuse_too_large
 from autoopt.passes.execution.user_code import UserCode
 from autoopt.passes.request import FailedAttempt, PassStep, StepReply
-from autoopt.passes.verification.equivalence import verify
-from autoopt.passes.verification.equivalence import Reference
+from autoopt.passes.verification.equivalence import Reference, verify
 from autoopt.passes.verification.fingerprint import strip_notes
 from autoopt.registry import PassInfo, form_of
 from autoopt.target import Accelerator

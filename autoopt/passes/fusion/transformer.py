@@ -18,7 +18,6 @@ from autoopt.passes.base.contract import FUSIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.fusion.attention import Kind, fuse_attention, may_rotate
 from autoopt.passes.fusion.padding_masks import state_padding_value
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.gemm import flatten_attention
 from autoopt.passes.onnx_tools.graphs import (
     DEFAULT_DOMAINS,
@@ -31,7 +30,7 @@ from autoopt.passes.onnx_tools.graphs import (
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import loads, quiet
-from autoopt.passes.onnx_tools.opsets import import_ort_domain
+from autoopt.passes.onnx_tools.opsets import import_ort_domain, inline_functions
 from autoopt.passes.patches.exact_rules import make_rules_exact
 from autoopt.passes.patches.known_shapes import KnownShapes
 from autoopt.registry import Minimum, ParameterInfo

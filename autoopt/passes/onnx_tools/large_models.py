@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -33,7 +33,7 @@ def call_without_weights(tool: Callable[[ModelProto], Result], model: ModelProto
     Raises:
         Refused: the weights are too large and lie elsewhere: in Constant nodes or in bodies of If, Loop and Scan.
     """
-    return _keeping_inputs(lambda whole: _call_without(_all_but_small(whole), tool, whole), model)
+    return _keeping_inputs(partial(_call_without, tool), model)
 
 
 def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
@@ -49,7 +49,7 @@ def call_without_large_weights(tool: Callable[[ModelProto], Result], model: Mode
 
     def call(whole: ModelProto) -> Result:
         if graphs.is_large(whole):
-            return _call_without(_all_but_small(whole), tool, whole)
+            return _call_without(tool, whole)
         load_weights(whole)
         return tool(whole)
 
@@ -84,13 +84,9 @@ def _keeping_inputs(call: Callable[[ModelProto], Result], model: ModelProto) -> 
     return result
 
 
-def _all_but_small(model: ModelProto) -> list[TensorProto]:
-    """The weights that are larger than shapes."""
-    return [tensor for tensor in model.graph.initializer if (packed_bytes(tensor) or 0) > SHAPE_BYTES]
-
-
-def _call_without(weights: Sequence[TensorProto], tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
-    """Call a tool on a model without these weights; its result gets them back."""
+def _call_without(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
+    """Call a tool on a model without the weights that are larger than shapes; its result gets them back."""
+    weights = [tensor for tensor in model.graph.initializer if (packed_bytes(tensor) or 0) > SHAPE_BYTES]
     if not weights and not graphs.is_large(model):
         load_weights(model)
         return tool(model)

@@ -5,33 +5,30 @@ onnx's inliner leaves out the attributes that a call does not state, although fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
 from autoopt.errors import one_line
-from autoopt.model.lazy_imports import ir, onnx
+from autoopt.model.lazy_imports import helper, ir, onnx, shape_inference
+from autoopt.model.tensors import names_of, nodes, plain_domain
 from autoopt.passes.base import Refused
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import (
     DEFAULT_DOMAINS,
     ORT_DOMAIN,
     attribute_values,
+    drop_weight_types,
     is_standard,
     replace_items,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import quiet
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
-from autoopt.model.lazy_imports import helper, onnx, shape_inference
-from autoopt.model.tensors import names_of, nodes, plain_domain
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, drop_weight_types, is_standard
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-    from onnx import AttributeProto, ModelProto
+    from onnx import AttributeProto, ModelProto, NodeProto
 
 Converter: TypeAlias = Literal["onnxscript", "onnx"]
 RESIZING_OPS: Final = ("Resize", "Upsample")

@@ -5,21 +5,18 @@ Those in the bodies of If, Loop and Scan are brought to where libraries look for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-from autoopt.model.lazy_imports import convenience, ir, np, numpy_helper
-from autoopt.passes.onnx_tools.gemm import is_weight
-from autoopt.passes.onnx_tools.graphs import new_name
-from autoopt.passes.onnx_tools.values import taken_names
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
-from autoopt.model.lazy_imports import ir, ir_passes
+from typing import TYPE_CHECKING, Final
+
+from autoopt.model.lazy_imports import convenience, ir, ir_passes, np, numpy_helper
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base.conversion import to_ir, to_proto
+from autoopt.passes.onnx_tools.gemm import is_weight
 from autoopt.passes.onnx_tools.graphs import constant_names, has_subgraphs, new_name
+from autoopt.passes.onnx_tools.values import taken_names
 
 if TYPE_CHECKING:
-    from onnx import TensorProto
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 SMALLEST_TIED: Final = 1024
 """Elements of the smallest weight that is worth a node."""

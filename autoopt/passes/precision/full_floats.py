@@ -10,8 +10,8 @@ from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.contract import QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.graphs import caller_inputs, op_counts, walk_nodes
+from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.values import give_types
 from autoopt.registry import Tolerance
 

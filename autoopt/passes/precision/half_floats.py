@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, op_counts
 from autoopt.passes.onnx_tools.large_models import refuse_invalid
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.opsets import at_least_opset, inline_functions
 from autoopt.passes.precision.conversion import Converter, has_float32, prepare_for_conversion, to_float16
 from autoopt.space import Categorical
 

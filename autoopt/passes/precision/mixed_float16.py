@@ -12,9 +12,9 @@ from autoopt.model.session import make_plain_session
 from autoopt.model.tensors import bodies, weight_bytes
 from autoopt.passes.base import Pass
 from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.graphs import name_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.precision.conversion import has_float32, to_float16
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.registry import Minimum

@@ -15,7 +15,6 @@ from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.session import make_plain_session
 from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import PassContext, Retry
-from autoopt.passes.onnx_tools.weights import weighted_nodes
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -26,6 +25,7 @@ from autoopt.passes.onnx_tools.graphs import (
     replace_items,
     walk_nodes,
 )
+from autoopt.passes.onnx_tools.weights import weighted_nodes
 from autoopt.passes.quantize.calibration import CalibrationReader, enough_items, items_for
 from autoopt.passes.quantize.layer_errors import run_values
 

@@ -9,8 +9,6 @@ from autoopt.model.tensors import tensors
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.weights import copy_weights_into_bodies, lift_constants, weighted_nodes
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
@@ -26,7 +24,8 @@ from autoopt.passes.onnx_tools.graphs import (
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain, inline_functions
+from autoopt.passes.onnx_tools.weights import copy_weights_into_bodies, lift_constants, weighted_nodes
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.ort_quantizer import accept_quantized, refuse_weights, separate_uses_of_weights
 from autoopt.registry import ParameterInfo

@@ -13,11 +13,10 @@ from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.gemm import fold_gemm_factors
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, name_nodes, op_counts, sort_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain, inline_functions
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.equalize import CrossLayerEqualization

@@ -11,13 +11,11 @@ from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.contract import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.weights import lift_constants
-from autoopt.passes.onnx_tools.opsets import inline_functions
 from autoopt.passes.onnx_tools.gemm import fold_transposed_weights, split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
-from autoopt.passes.onnx_tools.weights import SMALLEST_TIED, tie_weights
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain, inline_functions
+from autoopt.passes.onnx_tools.weights import SMALLEST_TIED, lift_constants, tie_weights
 from autoopt.passes.quantize.block_grid import BlockGrid
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.embeddings import (

@@ -7,31 +7,30 @@ dimensions, and the first items of the user's data.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
 from autoopt.memory import return_unused
 from autoopt.model import io
+from autoopt.model.lazy_imports import onnx
 from autoopt.model.random_nodes import random_nodes, seeded
 from autoopt.model.roles import Kind
 from autoopt.model.session import make_plain_session, make_session
 from autoopt.model.split import is_split
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base.lifecycle import describe_error
+from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, is_standard, walk_nodes
+from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.passes.verification.noisy_model import LARGEST_CONSTANT
 from autoopt.passes.verification.output_comparison import Equivalence, Status, compare_outputs
 from autoopt.passes.verification.rounding import NoiseSource, SpreadMeter
 from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds, unusual_feeds
 from autoopt.registry import Tolerance, form_of
-import os
-from dataclasses import dataclass
-from autoopt.model.lazy_imports import onnx
-from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, is_standard, walk_nodes
-from autoopt.passes.onnx_tools.opsets import import_ort_domain
-from autoopt.registry import form_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from autoopt.json_codec import to_json
 from autoopt.model.lazy_imports import np
-from autoopt.passes.verification.rounding import is_float, output_arrays
-from autoopt.passes.verification.rounding import RUNS, NoiseSpread
+from autoopt.passes.verification.rounding import RUNS, NoiseSpread, is_float, output_arrays
 from autoopt.registry import Tolerance
 
 Status = Literal["same", "different", "only run", "not run"]

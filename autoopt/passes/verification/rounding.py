@@ -9,14 +9,12 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
 from autoopt.model.lazy_imports import np, onnx
 from autoopt.model.split import beside_weights
 from autoopt.model.tensors import return_values, tensors
 from autoopt.passes.onnx_tools.graphs import producers
 from autoopt.passes.verification.noisy_model import Pool, noisy_model
-from collections.abc import Sequence
-from typing import Final
-from autoopt.model.lazy_imports import np
 
 if TYPE_CHECKING:
     from onnx import ModelProto

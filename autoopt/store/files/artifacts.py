@@ -30,9 +30,11 @@ from autoopt.model.split import (
     DIGITS,
     FOLDER,
     Damaged,
+    WeightFiles,
     digest_files,
     graph_path,
     graphs_in,
+    held,
     is_split,
     manifest_of,
     remove,
@@ -41,7 +43,6 @@ from autoopt.model.split import (
     weights_of,
     write_files,
 )
-from autoopt.model.split import WeightFiles, held
 from autoopt.store.faults import reached
 from autoopt.store.files.filesystem import (
     Fingerprint,

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.model.files import copy_file
-from autoopt.model.files import digest_folder, files_in
+from autoopt.model.files import copy_file, digest_folder, files_in
 
 NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "fuse.glusterfs", "lustre"}

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from autoopt.model.files import files_in
 from autoopt.model.fetch import RemoteFolder
+from autoopt.model.files import files_in
 
 MANIFEST: Final = "manifest.json"
 _FILE: Final = re.compile(r"/[0-9a-f]{2}/([0-9a-f]{64})/")

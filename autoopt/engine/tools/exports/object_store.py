@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from autoopt.errors import InputError
-from autoopt.model.files import files_in
 from autoopt.model.fetch import RemoteFolder
+from autoopt.model.files import files_in
 from autoopt.results.release import Release
 
 CURRENT: Final = "current.json"
