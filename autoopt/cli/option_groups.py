@@ -67,7 +67,7 @@ def with_set_fields(request: RunRequest, assignments: list[str] | None) -> RunRe
     if not assignments:
         return request
     from autoopt.problem.run_request import with_fields
-    from autoopt.spec.overrides import parse_fields
+    from autoopt.spec.reader import parse_fields
 
     return with_fields(request, parse_fields(assignments))
 

@@ -155,7 +155,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     Exit code 1 if the pass refuses the model or fails; a model that the runtime cannot load is a warning.
     """
     from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, check_out, write_applied
-    from autoopt.spec.overrides import parse_fields
+    from autoopt.spec.reader import parse_fields
 
     if out is not None:
         check_out(out, force=force)

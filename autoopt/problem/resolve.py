@@ -27,9 +27,9 @@ from autoopt.registry import PassInfo
 from autoopt.report.words.steps import ARROW, steps_text
 from autoopt.results import Note, NoteKind
 from autoopt.spec import DagSpec
+from autoopt.spec.dag import with_thread_search
 from autoopt.spec.proposal_options import names_model
 from autoopt.spec.targets import HostSpec
-from autoopt.spec.threads import with_thread_search
 from autoopt.store import RunRecord, Store
 
 if TYPE_CHECKING:

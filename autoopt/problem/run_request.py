@@ -32,8 +32,8 @@ from autoopt.spec.document import Document, Json, check_text
 from autoopt.spec.proposal_options import PROPOSAL_FIELDS, ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.search import SearchFields
 from autoopt.spec.source import FieldError, Source
+from autoopt.spec.strict_model import input_error
 from autoopt.spec.targets import TargetSpec
-from autoopt.spec.validation import input_error
 
 MANY_CORES = 4
 """Cores from which on two threads are not all."""

@@ -1,14 +1,12 @@
 """Search over chains of passes and their parameters, with ask and tell. It knows nothing of models.
 
 Read `trial.py` (what is searched, proposed and reported) and `study.py` (ask and tell) first, then `samplers/base.py`
-(how a sampler decides what to try). `factory.py` creates a study from a configuration, `chain_studies.py` one for each
-chain with a fixed share of the trials; `pareto.py` chooses among results. Importing this package loads no numeric
-library.
+(how a sampler decides what to try). `factory.py` creates a study from a configuration; `losses.py` says what is better.
+Importing this package loads no numeric library.
 """
 
-from autoopt.search.chain_studies import ChainStudies, trial_shares
-from autoopt.search.factory import create_chain_study, create_sampler, create_study
-from autoopt.search.pareto import Scored, choose_best, non_dominated, pareto_front
+from autoopt.search.factory import create_study
+from autoopt.search.losses import Scored, choose_best, non_dominated, pareto_front
 from autoopt.search.points import iterate, random_sample
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial, point_key
@@ -16,7 +14,6 @@ from autoopt.spec.search import SearchConfig
 
 __all__ = [
     "ChainSpace",
-    "ChainStudies",
     "Cost",
     "Feedback",
     "Proposal",
@@ -25,13 +22,10 @@ __all__ = [
     "Study",
     "Trial",
     "choose_best",
-    "create_chain_study",
-    "create_sampler",
     "create_study",
     "iterate",
     "non_dominated",
     "pareto_front",
     "point_key",
     "random_sample",
-    "trial_shares",
 ]

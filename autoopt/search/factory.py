@@ -1,25 +1,23 @@
-"""Create a study, or the sampler in it, from a configuration."""
+"""Create a study, and the sampler in it, from a configuration."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 
 from autoopt.errors import InputError
 from autoopt.metrics import Objective
-from autoopt.search.chain_studies import ChainStudies, has_fixed_shares, trial_shares
-from autoopt.search.order import Groups, affordable, check_order, nesting, stages
 from autoopt.search.points import total_points
-from autoopt.search.samplers.allocation import ALLOCATIONS, round_robin
 from autoopt.search.samplers.base import CreateSampler, Sampler, SamplerInputs
-from autoopt.search.samplers.per_chain import GroupedSampler, PerChainSampler
+from autoopt.search.samplers.chain_parts import Groups, affordable, check_order, nesting, stages
+from autoopt.search.samplers.fixed_shares import FixedSharesSampler, has_fixed_shares, trial_shares
+from autoopt.search.samplers.per_chain import ALLOCATIONS, GroupedSampler, PerChainSampler, round_robin
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
 from autoopt.space import Point
-from autoopt.spec.samplers import find_sampler
-from autoopt.spec.search import SearchConfig
+from autoopt.spec.search import SearchConfig, find_sampler
 from autoopt.tuning import SEARCH
 
 
@@ -34,7 +32,7 @@ def create_study(  # noqa: PLR0913  what a search depends on
     apart: Collection[str] = (),
     source: str = "source",
     first: Sequence[tuple[str, Point]] = (),
-) -> Study | ChainStudies:
+) -> Study:
     """Create the study that `config` describes.
 
     Args:
@@ -56,42 +54,8 @@ def create_study(  # noqa: PLR0913  what a search depends on
         raise InputError("no objective", where="search")
     _check_chains(chains, first)
     check_order(config.parsed_order(), chains, known_nodes=not pruned)
-    if has_fixed_shares(config):
-        create = partial(create_chain_study, cost=cost, source=source, first=first)
-        shares = trial_shares(config, chains)
-        studies = {
-            chain.id: create(config, chain, shares[chain.id], objectives) for chain in chains if shares[chain.id]
-        }
-        return ChainStudies(config, chains, studies)
-    together = [chain for chain in chains if chain.id not in apart]
-    separate = [chain for chain in chains if chain.id in apart]
-    if config.strategy == "unified" and together and separate:
-        groups = [together, separate]
-        samplers = [create_sampler(_half(config), group, objectives, cost=cost, first=first) for group in groups]
-        return Study(config, chains, objectives, GroupedSampler(groups, samplers), source)
-    sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives, first=first)
-    return Study(config, chains, objectives, sampler, source)
-
-
-def create_chain_study(  # noqa: PLR0913  what a search depends on
-    config: SearchConfig,
-    chain: ChainSpace,
-    share: int,
-    objectives: Sequence[Objective],
-    *,
-    cost: Cost | None = None,
-    source: str = "source",
-    first: Sequence[tuple[str, Point]] = (),
-) -> Study:
-    """Create the study of one chain that gets `share` trials (see `trial_shares`), with numbers of its own from 0 on.
-
-    `config` is that of the whole search, whose `trials` limit the repeats of known models too. The other arguments are
-    those of `create_study`; first points of other chains are ignored.
-    """
-    limited = config.with_replacement or share < chain.space.count
-    own = config.overridden({"trials": share if limited else None})
-    sampler = create_sampler(own, [chain], objectives, cost=cost, first=first)
-    return Study(own, [chain], objectives, sampler, source, most_repeats=config.trials)
+    inputs = SamplerInputs(config, tuple(chains), tuple(objectives), 0, cost, first, node_objectives or {})
+    return Study(config, chains, objectives, _sampler(inputs, source, apart), source)
 
 
 def _check_chains(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]]) -> None:
@@ -109,36 +73,43 @@ def _check_chains(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point
         spaces[chain_id].index(point)
 
 
-def _half(config: SearchConfig) -> SearchConfig:
-    """The configuration of a search that gets half of the trials."""
-    if config.trials is None:
-        return config
-    return config.overridden({"trials": max(1, config.trials // 2)})
+def _sampler(inputs: SamplerInputs, source: str, apart: Collection[str]) -> Sampler:
+    """The sampler over all chains."""
+    config, chains = inputs.config, inputs.chains
+    if has_fixed_shares(config):
+        shares = trial_shares(config, chains)
+        sharing = [chain for chain in chains if shares[chain.id]]
+        studies = {chain.id: _own_study(inputs, chain, shares[chain.id], source) for chain in sharing}
+        return FixedSharesSampler(config, studies)
+    groups = [[chain for chain in chains if (chain.id in apart) is is_apart] for is_apart in (False, True)]
+    if config.strategy == "unified" and all(groups):
+        half = config if config.trials is None else config.overridden({"trials": max(1, config.trials // 2)})
+        return GroupedSampler(groups, [_of_chains(replace(inputs, config=half), group) for group in groups])
+    return _of_chains(inputs, chains)
 
 
-def create_sampler(
-    config: SearchConfig,
-    chains: Sequence[ChainSpace],
-    objectives: Sequence[Objective],
-    *,
-    cost: Cost | None = None,
-    node_objectives: Mapping[str, Sequence[Objective]] | None = None,
-    first: Sequence[tuple[str, Point]] = (),
-) -> Sampler:
-    """Create the sampler of a study; the arguments are those of `create_study`."""
-    points = total_points(chains)
-    budget = min(config.trials or points, points) or 1
-    inputs = SamplerInputs(config, tuple(chains), tuple(objectives), budget, cost, tuple(first))
-    if config.strategy == "unified":
+def _own_study(inputs: SamplerInputs, chain: ChainSpace, share: int, source: str) -> Study:
+    """The study of one chain that gets `share` trials; the trials of the whole search limit its repeats."""
+    limited = inputs.config.with_replacement or share < chain.space.count
+    config = inputs.config.overridden({"trials": share if limited else None})
+    sampler = _of_chains(replace(inputs, config=config, node_objectives={}), [chain])
+    return Study(config, [chain], inputs.objectives, sampler, source, most_repeats=inputs.config.trials)
+
+
+def _of_chains(inputs: SamplerInputs, chains: Sequence[ChainSpace]) -> Sampler:
+    """The sampler over some of the chains."""
+    points, trials = total_points(chains), inputs.config.trials
+    inputs = replace(inputs, chains=tuple(chains), budget=min(trials or points, points) or 1)
+    if inputs.config.strategy == "unified":
         return _leaf_sampler(inputs)
-    create = _ChainSamplers(inputs, node_objectives or {}).create
-    return PerChainSampler(chains, create, ALLOCATIONS[config.allocation], budget)
+    create = _ChainSamplers(inputs).create
+    return PerChainSampler(chains, create, ALLOCATIONS[inputs.config.allocation], inputs.budget, trials)
 
 
 def _leaf_sampler(inputs: SamplerInputs) -> Sampler:
     """Create the sampler that the configuration names; its module is imported only here, because it may be heavy."""
     info = find_sampler(inputs.config.sampler_name)
-    create: CreateSampler = import_module(f"autoopt.search.samplers.{info.module}").create
+    create: CreateSampler = pkgutil.resolve_name(f"autoopt.search.samplers.{info.implementation}")
     return create(inputs)
 
 
@@ -147,7 +118,6 @@ class _ChainSamplers:
     """Creates the samplers of single chains, in the order that the configuration asks for."""
 
     inputs: SamplerInputs
-    node_objectives: Mapping[str, Sequence[Objective]]
 
     def create(self, chain: ChainSpace) -> Sampler:
         order = self.inputs.config.parsed_order()
@@ -158,9 +128,7 @@ class _ChainSamplers:
                 return self._leaf(chain)
             return self._nested(share or chain.space.count, groups, chain)
         stage_list = stages(order, chain)
-        budget = SEARCH.untimed * len(stage_list)
-        if share is not None:
-            budget = share
+        budget = SEARCH.untimed * len(stage_list) if share is None else share
         stage_list = affordable(stage_list, chain, budget)
         stage_budget = max(1, budget // len(stage_list))
         if len(stage_list) == 1:
@@ -173,7 +141,7 @@ class _ChainSamplers:
             keep=self.inputs.config.keep,
             budget=budget,
             objectives=self.inputs.objectives,
-            node_objectives=self.node_objectives,
+            node_objectives=self.inputs.node_objectives,
         )
 
     def _share(self, chain: ChainSpace) -> int | None:

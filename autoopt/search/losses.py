@@ -1,13 +1,16 @@
-"""Objectives as losses to minimize, and the order of trials from best to worst."""
+"""What is better: objectives as losses to minimize, the order of trials, Pareto fronts, and the choice of one best."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from autoopt.metrics import Objective
-from autoopt.search.trial import Feedback
+from autoopt.search.trial import Feedback, Trial
+from autoopt.spec.search import Choose
 
 Losses: TypeAlias = tuple[float, ...]
 """One number for each objective; less is better."""
@@ -67,3 +70,127 @@ def log_where_positive(rows: Sequence[Losses]) -> list[Losses]:
         else:
             columns.append(column)
     return list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A candidate that meets the constraints. Compared and hashed by identity."""
+
+    values: Mapping[str, float]
+    """Metrics by name."""
+    passes: int = 0
+    chain: str = ""
+    order: int = 0
+    """Index of its point in the chain's space."""
+
+    @property
+    def tie(self) -> tuple[int, str, int]:
+        """Sort key among equals: fewer passes win, then the lower chain id, then the lower order."""
+        return self.passes, self.chain, self.order
+
+
+def non_dominated(rows: Sequence[Sequence[float]]) -> list[int]:
+    """Return the indices of the rows of losses that no other row dominates; of equal rows only the first."""
+    front: list[int] = []
+    # In this order, every row comes after all rows that dominate or equal it.
+    for index in sorted(range(len(rows)), key=lambda i: (tuple(rows[i]), i)):
+        # Some row of the front may be nowhere worse.
+        if not any(all(map(operator.le, rows[better], rows[index])) for better in front):
+            front.append(index)
+    return sorted(front)
+
+
+def front_numbers(rows: Sequence[Sequence[float]]) -> list[int]:
+    """Number the front that each row of losses is on: 0 for `non_dominated`, 1 for that of the others, and so on."""
+    numbers = [0] * len(rows)
+    left = list(range(len(rows)))
+    number = 0
+    while left:
+        front = {left[index] for index in non_dominated([rows[row] for row in left])}
+        for row in front:
+            numbers[row] = number
+        left = [row for row in left if row not in front]
+        number += 1
+    return numbers
+
+
+def pareto_front(records: Sequence[Scored], objectives: Sequence[Objective]) -> list[Scored]:
+    """Return the records that no other one dominates, best first by the objectives in order.
+
+    Of records that are equal in all objectives, the front has the one that wins ties. Records that lack an objective
+    are left out.
+    """
+    return [record for _, record in front_of(sort_by_losses(records, objectives))]
+
+
+def front_of(rows: Sequence[tuple[Losses, Scored]]) -> list[tuple[Losses, Scored]]:
+    """Return the rows whose losses no other row dominates, in the same order."""
+    return [rows[index] for index in non_dominated([loss for loss, _ in rows])]
+
+
+def sort_by_losses(records: Sequence[Scored], objectives: Sequence[Objective]) -> list[tuple[Losses, Scored]]:
+    """Return losses and records, best first by the objectives in order, then by the rule for ties."""
+    rows = []
+    for record in records:
+        loss = losses_of(record.values, objectives)
+        if loss is not None:
+            rows.append((loss, record))
+    return sorted(rows, key=lambda row: (row[0], row[1].tie))
+
+
+EQUAL: Final = 1e-12
+"""Weighted sums that differ by no more than this are equal up to rounding."""
+
+
+def choose_best(records: Sequence[Scored], objectives: Sequence[Objective], how: Choose = "priority") -> Scored:
+    """Choose one record.
+
+    `priority`: the first objective decides, the next one only among equals. `weights`: the smallest weighted sum of the
+    objectives, each scaled to the extent of the front (times and sizes by their logarithm). `knee`: the member of the
+    front that lies farthest from the plane through the ends of the front, on the same scale; weights do not count.
+
+    Raises:
+        ValueError: no record has all objectives.
+    """
+    rows = sort_by_losses(records, objectives)
+    if not rows:
+        raise ValueError("no record has a value of every objective")
+    if how == "priority" or len(objectives) == 1:
+        return rows[0][1]
+    front = front_of(rows)
+    scaled = _scale([loss for loss, _ in front])
+    weights = [1.0] * len(objectives)
+    if how == "weights":
+        weights = [objective.weight for objective in objectives]
+    costs = [sum(map(operator.mul, weights, row)) for row in scaled]
+    equals = [index for index, cost in enumerate(costs) if cost <= min(costs) + EQUAL]
+    best = min(equals, key=lambda index: (scaled[index], front[index][1].tie))
+    return front[best][1]
+
+
+def _scale(rows: Sequence[Losses]) -> list[Losses]:
+    """Map each column to 0 (best) .. 1 (worst of these rows)."""
+    columns = []
+    for column in zip(*log_where_positive(rows), strict=True):
+        low, high = min(column), max(column)
+        extent = high - low or 1.0
+        columns.append(tuple((value - low) / extent for value in column))
+    return list(zip(*columns, strict=True))
+
+
+def best_first(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[Trial]:
+    """Sort trials from best to worst.
+
+    With several objectives, those of the Pareto front come first, then those of the front of the others, and so on.
+    """
+    ranked = sorted(trials, key=lambda trial: rank_key(trial.feedback, objectives))
+    if len(objectives) == 1:
+        return ranked
+    complete: dict[int, Losses] = {}
+    for place, trial in enumerate(ranked):
+        loss = losses(trial.feedback, objectives)
+        if loss is not None and feasible(trial.feedback):
+            complete[place] = loss
+    numbers = dict(zip(complete, front_numbers(list(complete.values())), strict=True))
+    places = sorted(range(len(ranked)), key=lambda place: (numbers.get(place, len(ranked)), place))
+    return [ranked[place] for place in places]

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Final
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import feasible
-from autoopt.search.points import total_points
-from autoopt.search.samplers.allocation import dropped_chains
-from autoopt.search.samplers.base import Sampler, Stop, Suggestion
+from autoopt.search.samplers.base import ChainSampler, Sampler, Stop, Suggestion
 from autoopt.search.trial import ChainSpace, Feedback, Proposal, Trial
 from autoopt.spec.search import SearchConfig
-
-GOALS_MET: Final = "all constraints met"
-"""The reason of a search that ends because a candidate meets every constraint."""
 
 
 class Study:
@@ -94,30 +88,24 @@ class Study:
         if config.stop_when_goals_met:
             for trial in trials:
                 if trial.proposal.upto is None and feasible(trial.feedback):
-                    return GOALS_MET
+                    return "all constraints met"
         limit = limit_reached(config.trials, len(trials), self.history.repeats, self._most_repeats)
         return limit or self._stop_reason
 
     def may_return_to(self, chain: str) -> bool:
         """Tell if a later proposal may be of this chain; once false, it stays so.
 
-        False once the search is over, every point of the chain was asked, or successive halving dropped the chain for
-        good. True in doubt: a trial under way that turns out to repeat a known model does not count, and a sampler that
-        skips such points says so only when the search ends.
+        True in doubt: a trial under way that turns out to repeat a known model does not count, and a sampler that skips
+        such points says so only when the search ends.
         """
-        is_running = any(trial.feedback is None for trial in self.history.trials)
+        history = self.history
+        is_running = any(trial.feedback is None for trial in history.trials)
         if self.finished is not None and not is_running:
             return False
-        config, history = self.config, self.history
-        asked = sum(trial.proposal.upto is None for trial in history.trials_of(chain))
-        if asked >= history.by_id[chain].space.count and not config.with_replacement:
+        if isinstance(self.sampler, ChainSampler) and not self.sampler.may_return_to(history, chain):
             return False
-        if config.strategy == "per-chain" and config.allocation == "successive_halving" and config.trials is not None:
-            budget = min(config.trials, total_points(history.chains))
-            # Trials that repeat a known model have a limit of their own, which is as high.
-            most_left = 2 * config.trials - 1 - len(history.trials)
-            return chain not in dropped_chains(history, budget, most_left)
-        return True
+        asked = sum(trial.proposal.upto is None for trial in history.trials_of(chain))
+        return asked < history.by_id[chain].space.count or self.config.with_replacement
 
     @property
     def trials(self) -> Sequence[Trial]:

@@ -14,8 +14,7 @@ from autoopt.errors import ConfigError, joined
 from autoopt.spec.document import Document, Json
 from autoopt.spec.reader import read_document
 from autoopt.spec.source import FieldError, Place, Source
-from autoopt.spec.strict_model import StrictModel
-from autoopt.spec.validation import is_consequence, problems_of
+from autoopt.spec.strict_model import StrictModel, is_consequence, problems_of
 
 Written: TypeAlias = str | Path | Mapping[str, object] | Document
 """A YAML or JSON file, a mapping, or a document."""

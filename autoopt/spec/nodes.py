@@ -15,9 +15,8 @@ from pydantic import Field, JsonValue, ValidationError, field_validator
 from autoopt.space import Categorical, Float, Integer, SearchParameter, Value
 from autoopt.spec.objectives import Objectives
 from autoopt.spec.source import FieldError, below
-from autoopt.spec.strict_model import StrictModel
+from autoopt.spec.strict_model import StrictModel, problems_of
 from autoopt.spec.targets import HostSpec
-from autoopt.spec.validation import problems_of
 
 Params: TypeAlias = Literal["all", "none"]
 

@@ -14,8 +14,8 @@ from autoopt.json_codec import JsonValue, from_json
 from autoopt.model.files import split_source
 from autoopt.option_names import option
 from autoopt.spec.source import dotted
+from autoopt.spec.strict_model import problems_of
 from autoopt.spec.targets import TargetSpec
-from autoopt.spec.validation import problems_of
 from autoopt.target import EXECUTION_PROVIDERS
 
 Precision: TypeAlias = Literal["fp32", "fp16", "mixed", "int8", "int4"]

@@ -1,28 +1,186 @@
-"""The search settings: one schema for `search:` in dag.yaml, for the command line and for Python."""
+"""The search settings: one schema for `search:` in dag.yaml, for the command line and for Python.
+
+`SAMPLERS` lists what `search.sampler` may name: a new sampler is a class in `autoopt.search.samplers` and one line
+here. `parse_order` reads `search.order`, the order in which the passes of a chain are searched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal, Self, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 
-from autoopt.spec.order import Order, parse_order
-from autoopt.spec.samplers import (
-    DEFAULT_SAMPLER,
-    SAMPLERS,
-    SamplerInfo,
-    SamplerOption,
-    StrategyName,
-    find_sampler,
-    short_name,
-)
-from autoopt.spec.source import FieldError
-from autoopt.spec.strict_model import StrictModel
-from autoopt.spec.validation import input_error
+from autoopt.errors import did_you_mean
+from autoopt.spec.source import FieldError, Place
+from autoopt.spec.strict_model import StrictModel, input_error
 
+StrategyName: TypeAlias = Literal["unified", "per-chain"]
+SamplerOption: TypeAlias = Literal["with_replacement", "min_expected_improvement"]
 AllocationName: TypeAlias = Literal["sequential", "round_robin", "successive_halving", "max_ucb"]
 Choose: TypeAlias = Literal["priority", "weights", "knee"]
+
+
+@dataclass(frozen=True)
+class SamplerInfo:
+    """A sampler by its name in dag.yaml."""
+
+    name: str
+    implementation: str
+    """`module:class` in `autoopt.search.samplers`; the class takes `SamplerInputs`."""
+    strategies: tuple[StrategyName, ...] = ("per-chain",)
+    options: tuple[SamplerOption, ...] = ()
+    """Fields of the search section that only some samplers take."""
+    requires: tuple[str, ...] = ()
+    """Packages that it imports and that autoopt does not depend on."""
+
+
+OPTUNA: Final = "optuna_sampler:OptunaSampler"
+SAMPLERS: Final = (
+    SamplerInfo("surrogate", "surrogate:SurrogateSampler", ("unified", "per-chain"), ("min_expected_improvement",)),
+    SamplerInfo("exhaustive", "plain:ExhaustiveSampler"),
+    SamplerInfo("random", "plain:RandomSampler", options=("with_replacement",)),
+    # Optuna's, by class name; each may also be named without "Sampler" in lower case (`tpe`, `nsga-ii`).
+    SamplerInfo("TPESampler", OPTUNA, ("unified", "per-chain")),
+    SamplerInfo("BruteForceSampler", OPTUNA),
+    SamplerInfo("CmaEsSampler", OPTUNA, requires=("cmaes",)),
+    SamplerInfo("GPSampler", OPTUNA, requires=("scipy", "torch")),
+    SamplerInfo("NSGAIISampler", OPTUNA),
+    SamplerInfo("NSGAIIISampler", OPTUNA),
+    SamplerInfo("QMCSampler", OPTUNA, requires=("scipy",)),
+    SamplerInfo("RandomSampler", OPTUNA),
+)
+DEFAULT_SAMPLER: Final[dict[StrategyName, str]] = {"unified": "surrogate", "per-chain": "tpe"}
+
+
+def short_name(sampler: SamplerInfo) -> str:
+    """`tpe` for `TPESampler`; the name itself for autoopt's own samplers."""
+    return sampler.name.removesuffix("Sampler").lower()
+
+
+def find_sampler(name: str) -> SamplerInfo:
+    """Look up a sampler by name or short name.
+
+    Raises:
+        FieldError: no such sampler, or it needs a package that is not installed.
+    """
+    sampler = _match(name)
+    if sampler is None:
+        names = list(map(short_name, SAMPLERS))
+        every = dict.fromkeys([*names, *(sampler.name for sampler in SAMPLERS)])
+        hint = did_you_mean(name, every) or f"known: {', '.join(dict.fromkeys(names))}"
+        raise FieldError(f"unknown sampler {name!r}", remedy=hint)
+    for package in sampler.requires:
+        if find_spec(package) is None:
+            reason = f"sampler {name!r} needs the package {package}, which is not installed"
+            raise FieldError(reason, remedy=f"pip install {package}")
+    return sampler
+
+
+def _match(name: str) -> SamplerInfo | None:
+    for sampler in SAMPLERS:
+        if sampler.name == name:
+            return sampler
+    simple_name = name.lower().replace("_", "").replace("-", "")
+    for sampler in SAMPLERS:
+        if sampler.name.endswith("Sampler") and short_name(sampler) == simple_name:
+            return sampler
+    return None
+
+
+JOINT: Final = "joint"
+PASS_BY_PASS: Final = "pass-by-pass"
+_FORMS: Final = "write joint, pass-by-pass, [a, [b, c], d] or {nested: [a, [b, c]]}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes that are searched together. With several `levels` they are searched by nesting, outermost first."""
+
+    levels: tuple[tuple[str, ...], ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All nodes, outermost first."""
+        return tuple(node for level in self.levels for node in level)
+
+
+@dataclass(frozen=True)
+class Order:
+    """`search.order`, parsed.
+
+    `staged` searches the `groups` one after the other; `nested` searches each group for every point of the group
+    before it. `joint` and `pass-by-pass` have no groups.
+    """
+
+    kind: Literal["joint", "pass-by-pass", "staged", "nested"] = "joint"
+    groups: tuple[Group, ...] = ()
+
+    def mentions(self) -> Iterator[str]:
+        """Every node that a group names."""
+        for group in self.groups:
+            yield from group.nodes
+
+    def stage_of(self) -> dict[str, int]:
+        """Map each node of a staged order to the index of its group; empty for the other orders."""
+        if self.kind != "staged":
+            return {}
+        return {node: index for index, group in enumerate(self.groups) for node in group.nodes}
+
+
+def parse_order(value: object) -> Order:
+    """Parse `joint`, `pass-by-pass`, a list of groups, or `{nested: [...]}`.
+
+    Raises:
+        FieldError: malformed, or a node is named twice.
+    """
+    if isinstance(value, str):
+        if value == JOINT:
+            return Order("joint")
+        if value == PASS_BY_PASS:
+            return Order("pass-by-pass")
+        remedy = did_you_mean(value, (JOINT, PASS_BY_PASS)) or _FORMS
+        raise FieldError(f"unknown order {value!r}", remedy=remedy)
+    place: Place = ()
+    if isinstance(value, dict):
+        place = ("nested",)
+    groups: list[Group] = []
+    named_nodes: set[str] = set()
+    for index, item in enumerate(_items(value, ())):
+        group = _group(item, (*place, index))
+        for node in group.nodes:
+            if node in named_nodes:
+                raise FieldError(f"node {node!r} is named twice", place=(*place, index))
+            named_nodes.add(node)
+        groups.append(group)
+    return Order("nested" if isinstance(value, dict) else "staged", tuple(groups))
+
+
+def _items(value: object, place: Place) -> list[object]:
+    """The items of a list, or of the list in `{nested: [...]}`."""
+    if isinstance(value, dict):
+        if set(value) != {"nested"}:
+            raise FieldError("must be a list of groups or {nested: [...]}", place=place)
+        value, place = value["nested"], (*place, "nested")
+    if not isinstance(value, list | tuple) or not value:
+        raise FieldError("must be a list of groups", place=place, remedy=_FORMS)
+    return list(value)
+
+
+def _group(item: object, place: Place) -> Group:
+    """One group: a node, a list of nodes, or nested levels."""
+    if isinstance(item, dict):
+        levels = [_group(inner, place).nodes for inner in _items(item, place)]
+        return Group(tuple(levels))
+    nodes = tuple(item) if isinstance(item, list | tuple) else (item,)
+    if not nodes:
+        raise FieldError("must name at least one node", place=place)
+    for node in nodes:
+        if not isinstance(node, str):
+            raise FieldError(f"must be a node id, not {node!r}", place=place)
+    return Group((nodes,))
 
 
 class SearchFields(StrictModel):

@@ -10,7 +10,7 @@ from random import Random
 from autoopt.metrics import Objective
 from autoopt.search import SearchConfig, create_study
 from autoopt.search.study import Study
-from autoopt.search.surrogates.hypervolume import hypervolume
+from autoopt.search.surrogates.front import hypervolume
 from benchmarks.search.table import OBJECTIVE, Row, Table
 from benchmarks.search.uniform import UniformSampler
 

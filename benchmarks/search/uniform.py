@@ -7,7 +7,7 @@ from random import Random
 from autoopt.search import ChainSpace
 from autoopt.search.history import History
 from autoopt.search.samplers.base import Decision, Stop, Suggestion
-from autoopt.search.samplers.uniform import draw_new_point
+from autoopt.search.samplers.plain import draw_new_point
 
 
 class UniformSampler:

@@ -13,18 +13,21 @@ from search_cases import BOTH, LATENCY, MIDDLE, SIX, best_value, chain, drive, f
 from autoopt.errors import InputError
 from autoopt.search import Feedback, Proposal, SearchConfig, Trial, create_study
 from autoopt.space import Categorical, NodeSpace, SearchSpace
-from autoopt.spec.samplers import DEFAULT_SAMPLER, SAMPLERS, short_name
+from autoopt.spec.search import DEFAULT_SAMPLER, OPTUNA, SAMPLERS, short_name
 
-OWN = tuple(info.name for info in SAMPLERS if info.module != "optuna_sampler" and "per-chain" in info.strategies)
+OWN = tuple(info.name for info in SAMPLERS if info.implementation != OPTUNA and "per-chain" in info.strategies)
 PER_CHAIN = {
     f"{sampler}, {allocation}": SearchConfig(strategy="per-chain", sampler=sampler, allocation=allocation)
-    for sampler in (*OWN, "tpe", "NSGAIISampler")
-    for allocation in ("sequential", "round_robin", "successive_halving", "max_ucb")
+    for sampler, allocation in (
+        *((sampler, "round_robin") for sampler in (*OWN, "tpe", "NSGAIISampler")),
+        *((sampler, "max_ucb") for sampler in ("surrogate", "tpe")),
+        ("random", "sequential"),
+        ("random", "successive_halving"),
+    )
 }
 ORDERED = {
     f"{sampler}, {order}": SearchConfig(strategy="per-chain", sampler=sampler, order=order, keep=keep)
-    for sampler in (*OWN, "tpe")
-    for order, keep in (("pass-by-pass", 1), ("pass-by-pass", 2))
+    for sampler, order, keep in (("random", "pass-by-pass", 1), ("surrogate", "pass-by-pass", 2))
 }
 UNIFIED = {
     f"unified {short_name(info)}": SearchConfig(sampler=info.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import pkgutil
 from importlib.util import find_spec
 from random import Random
 
@@ -12,7 +12,7 @@ from search_cases import LATENCY, MIDDLE, SIX, measure
 from autoopt.search import Proposal, SearchConfig
 from autoopt.search.history import History
 from autoopt.search.samplers.base import Sampler, SamplerInputs, Stop, Suggestion, exhausted
-from autoopt.spec.samplers import SAMPLERS, SamplerInfo
+from autoopt.spec.search import SAMPLERS, SamplerInfo
 
 INSTALLED = [sampler for sampler in SAMPLERS if all(map(find_spec, sampler.requires))]
 
@@ -20,7 +20,7 @@ INSTALLED = [sampler for sampler in SAMPLERS if all(map(find_spec, sampler.requi
 def create(info: SamplerInfo, chain) -> Sampler:
     config = SearchConfig(strategy="per-chain", sampler=info.name, stop_early=False)
     inputs = SamplerInputs(config, (chain,), LATENCY, budget=chain.space.count)
-    return import_module(f"autoopt.search.samplers.{info.module}").create(inputs)
+    return pkgutil.resolve_name(f"autoopt.search.samplers.{info.implementation}")(inputs)
 
 
 @pytest.mark.parametrize("info", INSTALLED, ids=lambda info: info.name)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, drive
 
 from autoopt.search import Feedback, Proposal, SearchConfig, create_study
-from autoopt.search.surrogates.scalarization import Single
+from autoopt.search.surrogates.observations import Single
 from autoopt.search.surrogates.stopping import (
     Outlook,
     SearchState,

@@ -1,15 +1,21 @@
-"""The unified search beyond what every strategy does: large spaces, equals, what is already known."""
+"""The sampler `surrogate` beyond what every strategy does: large spaces, equals, settings at run time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, chain, drive, found, measure, text
 
 from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, create_study
+from autoopt.search.history import FAILED, History
+from autoopt.search.samplers.base import SamplerInputs, Stop, Suggestion
 from autoopt.search.samplers.initial_points import initial_points
-from autoopt.space import Categorical, Integer, NodeSpace, SearchSpace
+from autoopt.search.samplers.surrogate import SurrogateSampler, cheapest, uncached_suffix, with_first_settings
+from autoopt.space import Boolean, Categorical, Integer, NodeSpace, Point, SearchSpace
+from autoopt.tuning import SEARCH
 
 BIG = NodeSpace({f"x{i}": Categorical(*range(7)) for i in range(3)})
 LARGE = tuple(
@@ -115,3 +121,146 @@ def test_with_several_objectives_and_prior_points_the_models_take_over_after_two
     known = asked(measure)
     assert known[:2] == initial[:2]
     assert known != initial
+
+
+def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Proposal], str]:
+    config = SearchConfig(seed=1, stop_early=False, **options)
+    sampler = SurrogateSampler(SamplerInputs(config, tuple(chains), LATENCY, budget=24))
+    history = History(chains, LATENCY)
+    for number in range(trials):
+        decision = sampler.next(history, Random(number))
+        if isinstance(decision, Stop):
+            return [trial.proposal for trial in history.trials], decision.reason
+        assert isinstance(decision, Suggestion)
+        history.add(Proposal(number, decision.chain, decision.point))
+        history.tell(number, outcome(history.trials[-1].proposal))
+    return [trial.proposal for trial in history.trials], ""
+
+
+def test_points_that_share_a_failing_pass_are_not_said_to_be_tried() -> None:
+    asked, reason = run(SIX, lambda proposal: Feedback(failed=True, path=(FAILED,)))
+    assert len(asked) == 1
+    assert reason == "1 of 24 points tried: the others fail or repeat known models like them"
+
+
+def test_points_that_promise_to_be_infeasible_come_late() -> None:
+    def outcome(proposal: Proposal) -> Feedback:
+        broken = "pass3" in proposal.chain
+        return Feedback({"latency_p50": 1.0}, violation=1.0 if broken else -1.0)
+
+    asked, _ = run(SIX, outcome)
+    places = [place for place, proposal in enumerate(asked) if "pass3" in proposal.chain]
+    assert sum(places) / len(places) > 12
+
+
+NODE_SPACES = {
+    "a": NodeSpace({"x": Categorical(*range(12))}),
+    "session": NodeSpace({"default": Boolean(), "level": Categorical("all", "basic")}),
+}
+CUTS = ({"session": {"default": True, "level": "all"}},)
+FIRST = {"default": True, "level": "basic"}
+SLOW = {"a": {"x": 11}, "session": {"default": False, "level": "basic"}}
+
+
+def _chain(prior: Point, *, sets_only_run: bool = False) -> ChainSpace:
+    space = SearchSpace({node: NODE_SPACES[node] for node in prior}, CUTS)
+    passes = tuple((node, node) for node in prior)
+    return ChainSpace(">".join(prior), passes, space, prior=(prior,), sets_only_run=sets_only_run)
+
+
+CHAINS = [_chain({"a": {"x": 5}}), _chain(SLOW, sets_only_run=True)]
+
+
+def _points(factor: float, violation: float = 0.0) -> list[Point]:
+    """The first points of a search in which settings change the latency by a factor."""
+
+    def outcome(proposal: Proposal) -> Feedback:
+        latency = (1.0 + proposal.point["a"]["x"]) * (factor if "session" in proposal.point else 1.0)
+        return Feedback({"latency_p50": latency}, violation)
+
+    study = create_study(SearchConfig(trials=14, stop_early=False), CHAINS, LATENCY)
+    return [proposal.point for proposal in drive(study, limit=8, outcome=outcome)]
+
+
+def test_the_best_point_is_tried_with_the_first_settings_that_are_allowed() -> None:
+    assert _points(0.9)[:3] == [{"a": {"x": 5}}, SLOW, {"a": {"x": 5}, "session": FIRST}]
+
+
+def test_settings_that_lost_twice_are_not_tried_on_the_next_best() -> None:
+    points = _points(1.5)
+    assert {"a": {"x": 0}} in points
+    assert {"a": {"x": 0}, "session": FIRST} not in points
+
+
+def test_a_candidate_that_breaks_a_constraint_is_not_tried_with_settings() -> None:
+    assert {"a": {"x": 5}, "session": FIRST} not in _points(0.9, violation=1.0)[:3]
+
+
+def test_settings_come_first_for_one_objective_only() -> None:
+    chain, with_settings = CHAINS
+    suggested: list[bool] = []
+    for objectives in (LATENCY, BOTH):
+        history = History(CHAINS, objectives)
+        history.add(Proposal(0, chain.id, chain.prior[0]))
+        history.tell(0, Feedback({"latency_p50": 1.0, "accuracy": 0.9}))
+        suggested.append(with_first_settings(CHAINS, history) == (with_settings.id, {"a": {"x": 5}, "session": FIRST}))
+    assert suggested == [True, False]
+
+
+LONG, SHORT = SIX[0], SIX[5]
+POINTS = [(LONG.id, point) for point in LONG.space.iterate()]
+
+
+@pytest.fixture
+def history() -> History:
+    """One finished trial of the first point of the long chain."""
+    history = History(SIX, LATENCY)
+    history.add(Proposal(0, *POINTS[0]))
+    history.tell(0, Feedback({"latency_p50": 1.0}))
+    return history
+
+
+def test_the_best_score_wins(history: History) -> None:
+    scores = [0.0] * len(POINTS)
+    scores[4] = 2 * SEARCH.equal
+    assert cheapest(POINTS, scores, history, None, Random(0)) == POINTS[4]
+
+
+def test_among_equals_the_least_new_work_wins(history: History) -> None:
+    for seed in range(10):
+        chain, point = cheapest(POINTS[1:], [0.0] * 8, history, None, Random(seed))
+        assert uncached_suffix(history, chain, point) == 1  # pass1 and pass2 ran with the same settings
+
+
+def test_among_equals_a_measured_candidate_wins_over_less_work(history: History) -> None:
+    def cost(chain: str, point: object) -> tuple[bool, int]:
+        return point == POINTS[8][1], 3
+
+    assert cheapest(POINTS, [0.0] * 9, history, cost, Random(0)) == POINTS[8]
+
+
+def test_other_equals_are_chosen_at_random() -> None:
+    empty = History(SIX, LATENCY)
+    counts = Counter(repr(cheapest(POINTS, [0.0] * 9, empty, None, Random(seed))) for seed in range(90))
+    assert len(counts) == 9
+
+
+def test_of_very_many_equals_some_are_compared() -> None:
+    priced = []
+
+    def cost(chain: str, point: object) -> tuple[bool, int]:
+        priced.append(point)
+        return False, 1
+
+    many = POINTS * 5
+    cheapest(many, [0.0] * len(many), History(SIX, LATENCY), cost, Random(0))
+    assert len(priced) == SEARCH.max_compared
+
+
+def test_work_counts_from_where_finished_trials_differ(history: History) -> None:
+    assert uncached_suffix(history, *POINTS[0]) == 0
+    other = {"pass2": {"mode": "b"}, "pass5": {"mode": "a"}}
+    assert uncached_suffix(history, LONG.id, other) == 2
+    assert uncached_suffix(history, SHORT.id, {"pass5": {"mode": "a"}}) == 1
+    history.add(Proposal(1, LONG.id, other))
+    assert uncached_suffix(history, LONG.id, other) == 2, "a running trial has cached nothing yet"

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from autoopt.spec.data import DataSpec
-from autoopt.spec.validation import input_error
+from autoopt.spec.strict_model import input_error
 
 
 def data(value: object) -> DataSpec:

@@ -1,4 +1,4 @@
-"""Files and Python mappings as documents."""
+"""YAML, JSON and Python values as documents, and fields that a command overrides."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoopt.errors import ConfigError
-from autoopt.spec.json_reader import read_json
-from autoopt.spec.reader import MAX_BYTES, read_document
-from autoopt.spec.yaml_reader import read_yaml
+from autoopt.errors import ConfigError, InputError
+from autoopt.spec import load_dag
+from autoopt.spec.document import MAX_DEPTH
+from autoopt.spec.reader import MAX_BYTES, overridden, parse_fields, read_document, read_json, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -142,3 +142,151 @@ def test_a_pipe_is_read_up_to_its_end(tmp_path: Path) -> None:
     file.write_text("# " + 200_000 * "x" + "\nname: piped\n")  # more than a pipe holds
     with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as writer:
         assert read_document(f"/dev/fd/{writer.stdout.fileno()}").value == {"name": "piped"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("NO", "NO"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("True", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("Null", None),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("-12", -12),
+        ("1_000", "1_000"),
+        ("12:30:45", "12:30:45"),
+        ("2001-01-01", "2001-01-01"),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("1.2.3", "1.2.3"),
+        ("'12'", "12"),
+        ('"true"', "true"),
+    ],
+)
+def test_plain_scalars_follow_the_core_schema(text: str, value: Any) -> None:
+    found, _ = read_yaml(f"a: {text}\n", "f.yaml")
+    assert found == {"a": value}
+    assert type(found["a"]) is type(value)
+
+
+def test_every_field_has_the_line_it_is_written_on() -> None:
+    text = "a: 1\nb:\n  - x\n  -\n    c: 2\n"
+    value, lines = read_yaml(text, "f.yaml")
+    assert value == {"a": 1, "b": ["x", {"c": 2}]}
+    assert lines[("a",)] == 1
+    assert lines[("b",)] == 2
+    assert lines[("b", 0)] == 3
+    assert lines[("b", 1, "c")] == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("a: 1\na: 2\n", 2, "duplicate key 'a' (first in line 1)"),
+        ("a: &x 1\nb: 2\n", 1, "anchors are not allowed"),
+        ("a: 1\nb: *x\n", 2, "aliases are not allowed"),
+        ("a: 1\nb: !!python/object:os.system x\n", 2, "tags are not allowed"),
+        ("a: !!str 1\n", 1, "tags are not allowed"),
+        ("a: 1\n---\nb: 2\n", 2, "second document"),
+        ("a: 1\n<<: {b: 2}\n", 2, "merge keys are not allowed"),
+        ("%YAML 1.1\n---\na: 1\n", 1, "must be YAML 1.2"),
+        ("? [a, b]\n: 1\n", 1, "a key must be text"),
+        ("a: 1\n b: 2\n", 2, "is not YAML"),
+        ("a: [1, 2\n", 2, "is not YAML"),
+        ("a: .inf\n", 1, "finite"),
+        ("a: .nan\n", 1, "finite"),
+        ("a: 1e999\n", 1, "finite"),
+        (f"a: {'9' * 31}\n", 1, "more than 30 digits"),
+        ("a: " + "[" * 40 + "]" * 40, 1, f"nested deeper than {MAX_DEPTH}"),
+        ('a: "\\e[31m"\n', 1, "U+001B"),
+        ('"a\\0": 1\n', 1, "U+0000"),
+        ("", 1, "is empty"),
+        ("a: \x00\n", 1, "is not YAML"),
+        ("\ta: 1\n", 1, "is not YAML"),
+    ],
+)
+def test_yaml_that_is_refused(text: str, line: int, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_yaml(text, "f.yaml")
+    assert reason in str(caught.value)
+    assert caught.value.line >= line
+    assert "\n" not in str(caught.value)
+
+
+def test_an_alias_bomb_is_refused_at_its_first_anchor() -> None:
+    bomb = "a: &a [x,x]\n" + "".join(f"{c}: &{c} [*{p},*{p}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True))
+    with pytest.raises(ConfigError, match=r"f\.yaml:1: a: anchors are not allowed|f\.yaml:1: anchors are not allowed"):
+        read_yaml(bomb, "f.yaml")
+
+
+def test_json_gives_the_same_value_and_its_own_lines() -> None:
+    text = '{\n "a": 1,\n "b": [\n  "x",\n  {"c": -2.5e0, "d": null, "e": [true, false]}\n ]\n}'
+    value, lines = read_json(text, "f.json")
+    assert value == json.loads(text)
+    assert lines[("a",)] == 2
+    assert lines[("b", 1, "c")] == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ('{"a": 1,\n "a": 2}', 2, "duplicate key 'a'"),
+        ('{"a": NaN}', 1, "NaN is not a JSON number"),
+        ('{"a": Infinity}', 1, "not a JSON number"),
+        ('{"a": 1e999}', 1, "finite"),
+        ('{"a": ' + "9" * 5000 + "}", 1, "digits"),
+        ("[" * 100_000, 1, "nested deeper"),
+        ('{"a":\n}', 2, "is not JSON"),
+        ("", 1, "is not JSON"),
+        ('{"a": "\\ud800"}', 1, "U+D800"),
+        ('{"a": "\\u0000"}', 1, "U+0000"),
+    ],
+)
+def test_json_that_is_refused(text: str, line: int, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_json(text, "f.json")
+    assert reason in str(caught.value)
+    assert caught.value.line == line
+
+
+DAG = {"name": "d", "passes": {"a.b": {"pass": "simplify"}, "c": None}, "chains": [["a.b", "c"]], "search": "none"}
+
+
+def test_values_are_json_or_yaml_or_text() -> None:
+    fields = parse_fields(["search.seed=7", "search.order=pass-by-pass", "chains=[[a, b]]", "x=a=b"])
+    assert fields == {"search.seed": 7, "search.order": "pass-by-pass", "chains": [["a", "b"]], "x": "a=b"}
+
+
+@pytest.mark.parametrize("given", [["seed"], ["=7"], ["a=1", "a=2"], ["a=[1"]])
+def test_malformed_assignments_are_refused(given: list[str]) -> None:
+    with pytest.raises(InputError, match="--set"):
+        parse_fields(given)
+
+
+def test_fields_of_nodes_with_dots_and_of_missing_sections_are_set() -> None:
+    fields: dict[str, Any] = {"passes.a.b.params.engine": "x", "passes.c.pass": "name_fix", "target.threads": 2}
+    spec = load_dag(overridden(read_document(DAG), fields))
+    assert spec.passes["a.b"].params == {"engine": "x"}
+    assert spec.target is not None
+    assert spec.target.threads == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("search.seed", 7, "<dict>:1: search: is no mapping of fields; set it as a whole: --set search=..."),
+        ("target.thread", 2, "<dict>: target.thread: unknown field; did you mean 'threads'?"),
+        ("trgets", [], "<dict>: trgets: unknown field; did you mean 'targets'?"),
+    ],
+)
+def test_mistakes_name_the_field_and_no_line(name: str, value: Any, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_dag(overridden(read_document(DAG), {name: value}))
+    assert str(error.value) == said

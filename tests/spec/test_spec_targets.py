@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from autoopt.spec.strict_model import input_error
 from autoopt.spec.targets import HostSpec, TargetSpec
-from autoopt.spec.validation import input_error
 from autoopt.target import Accelerator
 
 

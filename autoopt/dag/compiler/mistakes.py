@@ -12,8 +12,7 @@ from autoopt.errors import ConfigError, Mistakes, joined
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.file_model import Written
-from autoopt.spec.overrides import overridden
-from autoopt.spec.reader import read_document
+from autoopt.spec.reader import overridden, read_document
 
 FILE_FIELDS: Final = ("user_script", "model", "connections", "pipeline", "data")
 """Fields of a DAG that name files, and those that only make sense with them."""

@@ -24,7 +24,6 @@ from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, latency_objecti
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
 from autoopt.results.run import SearchEnd
-from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import faults
@@ -74,7 +73,7 @@ class SearchLoop:
     """The state of one run's search."""
 
     ctx: RunContext
-    study: Study | ChainStudies
+    study: Study
     measure_source: Callable[[], MeasuredSource]
     """Called when `run` begins. Passes of the first trial run meanwhile; its candidate is measured afterwards."""
     until: float = float("inf")

@@ -24,7 +24,6 @@ from autoopt.problem.run_request import RunRequest, model_name, without_secrets
 from autoopt.report.words.formatting import plural
 from autoopt.results import NoteKind, RunResult
 from autoopt.results.run import TimeLimit
-from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.factory import create_study
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
@@ -269,7 +268,7 @@ def _record(request: RunRequest, problem: Problem, parent: RunRecord | None, fin
     )
 
 
-def _study(problem: Problem, cost: Cost) -> Study | ChainStudies:
+def _study(problem: Problem, cost: Cost) -> Study:
     chains = problem.plan.searched
     if not chains:
         where = problem.model if problem.plan.decisions else problem.spec.source.file

@@ -15,8 +15,7 @@ from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import STEADY_STATE, Estimate, Kind, Objective
 from autoopt.problem.problem import Goal
 from autoopt.results import ModelResult, Trial, values_of
-from autoopt.search.losses import losses_of
-from autoopt.search.pareto import Scored, choose_best, pareto_front
+from autoopt.search.losses import Scored, choose_best, losses_of, pareto_front
 from autoopt.spec.search import Choose
 from autoopt.tuning import RACE
 

@@ -43,7 +43,6 @@ from autoopt.outcome import Outcome
 from autoopt.report.words.formatting import plural
 from autoopt.results import Baseline, ModelResult, Note, NoteKind, RunResult, Trial
 from autoopt.results.run import SearchEnd
-from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.store import RunRecord
 from autoopt.store.finished import finished_trials
@@ -67,7 +66,7 @@ class Session:
     """
 
     ctx: RunContext
-    study: Study | ChainStudies
+    study: Study
     notes: list[Note]
     name: str
     answer: RunResult | None = None

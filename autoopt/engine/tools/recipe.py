@@ -17,7 +17,7 @@ from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 from autoopt.model.session import session_document
 from autoopt.passes.request import PassStep
 from autoopt.problem.content_keys import Implementation
-from autoopt.spec.json_reader import read_json
+from autoopt.spec.reader import read_json
 from autoopt.target import Accelerator, Target
 
 MAX_BYTES: Final = 16 << 20

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
@@ -54,9 +54,17 @@ class Sampler(Protocol):
         """Return the next thing to try, never one that `history` holds. `rng` belongs to this one trial."""
 
 
+@runtime_checkable
+class ChainSampler(Sampler, Protocol):
+    """A sampler that knows when a chain will get no further trial."""
+
+    def may_return_to(self, history: History, chain: str) -> bool:
+        """Tell if a later suggestion may be of this chain; once false, it stays so."""
+
+
 @dataclass(frozen=True)
 class SamplerInputs:
-    """Arguments of a sampler module's `create`."""
+    """What a sampler searches."""
 
     config: SearchConfig
     chains: tuple[ChainSpace, ...]
@@ -65,12 +73,15 @@ class SamplerInputs:
     budget: int
     """Number of trials that the sampler can count on."""
     cost: Cost | None = None
-    first: tuple[tuple[str, Point], ...] = ()
+    """Tells which candidates are measured already, to choose among equally promising points."""
+    first: Sequence[tuple[str, Point]] = ()
     """(chain id, point) to try before all others, in this order; those of other chains are ignored."""
+    node_objectives: Mapping[str, Sequence[Objective]] = field(default_factory=dict)
+    """Node id -> objectives of partial chains that end there, where they differ from `objectives`."""
 
 
 CreateSampler: TypeAlias = Callable[[SamplerInputs], Sampler]
-"""The function `create` of each module that the list in `autoopt.spec.samplers` names."""
+"""The class of a sampler that the list in `autoopt.spec.search` names."""
 
 
 def exhausted(points: int) -> Stop:

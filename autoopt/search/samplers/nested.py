@@ -12,8 +12,8 @@ from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import Decision, Sampler, Stop, Suggestion, exhausted
+from autoopt.search.samplers.chain_parts import SubspaceSampler, join_points, restrict_chain, restrict_point
 from autoopt.search.samplers.staged import CreateOverParts
-from autoopt.search.samplers.subspace import SubspaceSampler, join_points, restrict_chain, restrict_point
 from autoopt.search.trial import ChainSpace, Feedback, Trial
 from autoopt.space import Point
 

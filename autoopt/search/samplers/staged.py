@@ -12,7 +12,7 @@ from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import WAIT, Decision, Sampler, Stop, Suggestion
-from autoopt.search.samplers.subspace import SubspaceSampler, join_points, restrict_chain, restrict_point
+from autoopt.search.samplers.chain_parts import SubspaceSampler, join_points, restrict_chain, restrict_point
 from autoopt.search.trial import ChainSpace, Trial
 from autoopt.space import Point
 

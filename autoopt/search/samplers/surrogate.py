@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
-from autoopt.search.losses import feasible, losses
-from autoopt.search.pareto import best_first
+from autoopt.search.losses import best_first, feasible, losses, rank_key
 from autoopt.search.points import PointTable, sample, total_points
-from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
+from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
-from autoopt.search.samplers.run_settings import with_first_settings
-from autoopt.search.samplers.tie_breaking import cheapest
-from autoopt.search.samplers.uniform import draw_from
+from autoopt.search.samplers.plain import draw_from
 from autoopt.search.surrogates.features import Features
-from autoopt.search.surrogates.scalarization import (
+from autoopt.search.surrogates.front import FrontView, front_losses
+from autoopt.search.surrogates.models import Expected, LossView
+from autoopt.search.surrogates.observations import (
+    Observations,
     Single,
     improvement_below,
     loss_columns,
@@ -30,21 +30,14 @@ from autoopt.search.surrogates.scalarization import (
     single_losses,
 )
 from autoopt.search.surrogates.stopping import Outlook, SearchState, reason_to_stop
-from autoopt.search.trial import UNASKED, Proposal, Trial
+from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 from autoopt.tuning import SEARCH
 
 if TYPE_CHECKING:
-    from autoopt.search.surrogates.front import FrontView
     from autoopt.search.surrogates.gaussian_process import Array
-    from autoopt.search.surrogates.models import Expected, LossView
 
 logger = logging.getLogger(__name__)
-
-
-def create(inputs: SamplerInputs) -> Sampler:
-    """Create the sampler."""
-    return SurrogateSampler(inputs)
 
 
 class SurrogateSampler:
@@ -106,9 +99,11 @@ class SurrogateSampler:
             return Stop(
                 f"{len(trials)} of {self._total} points tried: the others fail or repeat known models like them"
             )
-        single = single_losses(pool.trials, history.objectives)
+        objectives = history.objectives
+        learn = single_losses if len(objectives) == 1 else front_losses
+        single = learn(pool.trials, objectives)
         progress = SearchState.of(trials, single)
-        view = _view(pool, single, history.objectives)
+        view = _view(pool, single, objectives)
         expected = view.expect(pool.rows, progress.doubt)
         if self._promises_too_little(expected, single, trials):
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
@@ -166,10 +161,6 @@ def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossV
     """Return the observations of a pool, for one objective or for several."""
     import numpy as np
 
-    from autoopt.search.surrogates.front import FrontView
-    from autoopt.search.surrogates.models import LossView
-    from autoopt.search.surrogates.observations import Observations
-
     labels = [math.nan if trial.feedback is None else float(feasible(trial.feedback)) for trial in pool.trials]
     violations = scaled_violations(pool.trials)
     violation = None if violations is None else np.array(violations)
@@ -191,3 +182,103 @@ def _of_new_chains(scores: list[float], points: list[tuple[str, Point]], history
 
 def _point_of(trial: Trial) -> tuple[str, Point]:
     return trial.proposal.chain, trial.proposal.point
+
+
+def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple[str, Point] | None:
+    """The best point so far with the first settings that its chain lacks; None if they are tried or lost twice.
+
+    None with several objectives too: settings change the latency alone, which enlarges a front little, and a trial of
+    nearly the same point tells the models little about all others.
+    """
+    if len(history.objectives) > 1:
+        return None
+    tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
+    best = best_of(tried, history)
+    if best is None:
+        return None
+    extensions = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}
+    extension = extensions.get(history.by_id[best.proposal.chain].nodes)
+    if extension is None or sum(_lost(trial, history) for trial in tried) >= SEARCH.max_losses:
+        return None
+    point = _first(extension, best.proposal.point)
+    if point is None:
+        return None
+    return first_untried([(extension.id, point)], history)
+
+
+def best_of(trials: Sequence[Trial], history: History) -> Trial | None:
+    """Return the best trial; None if none meets the constraints."""
+    best = min(trials, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
+    if best is None or best.feedback is None or best.feedback.failed or best.feedback.violation > 0:
+        return None
+    return best
+
+
+def _lost(trial: Trial, history: History) -> bool:
+    """Tell if settings were no better than the same point without them."""
+    chain = history.by_id[trial.proposal.chain]
+    if not chain.sets_only_run or trial.feedback is None:
+        return False
+    settings = chain.nodes[-1]
+    point = {node: values for node, values in trial.proposal.point.items() if node != settings}
+    for other in history.chains:
+        if other.nodes == chain.nodes[:-1]:
+            base = history.find(other.id, point)
+            if base is not None and base.feedback is not None:
+                objectives = history.objectives
+                return rank_key(trial.feedback, objectives) >= rank_key(base.feedback, objectives)
+    return False
+
+
+def _first(chain: ChainSpace, point: Point) -> Point | None:
+    """The point with the first settings that the chain allows."""
+    settings = chain.nodes[-1]
+    for values in chain.space.nodes[settings].iterate():
+        extended = {**point, settings: values}
+        if chain.space.allows(extended):
+            return extended
+    return None
+
+
+def cheapest(
+    points: Sequence[tuple[str, Point]], scores: Sequence[float], history: History, cost: Cost | None, rng: Random
+) -> tuple[str, Point]:
+    """Return the point with the best score.
+
+    Among equals, prefer a point whose candidate is measured already, then the one with the fewest passes that no
+    earlier trial ran, then a random one.
+    """
+    best = max(scores)
+    equals = [index for index, score in enumerate(scores) if score >= best - SEARCH.equal]
+    if len(equals) > SEARCH.max_compared:
+        equals = rng.sample(equals, SEARCH.max_compared)
+    else:
+        rng.shuffle(equals)
+
+    def price(index: int) -> tuple[bool, int]:
+        chain, point = points[index]
+        suffix = uncached_suffix(history, chain, point)
+        if cost is None:
+            return True, suffix
+        measured, uncached = cost(chain, point)
+        return not measured, min(suffix, uncached)
+
+    if len(equals) > 1:
+        return points[min(equals, key=price)]
+    return points[equals[0]]
+
+
+def uncached_suffix(history: History, chain: str, point: Point) -> int:
+    """Count the last passes of the chain that no finished trial ran after the same beginning."""
+    nodes = history.by_id[chain].nodes
+    longest = 0
+    for trial in history.trials:
+        if trial.feedback is None:
+            continue
+        shared = 0
+        for node, other in zip(nodes, history.by_id[trial.proposal.chain].nodes, strict=False):
+            if node != other or point.get(node) != trial.proposal.point.get(node):
+                break
+            shared += 1
+        longest = max(longest, shared)
+    return len(nodes) - longest

@@ -1,23 +1,21 @@
-"""Expectations about candidates with several objectives: by how much they enlarge the Pareto front."""
+"""Expectations about candidates with several objectives: by how much they enlarge the front's hypervolume."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
+from autoopt.metrics import Objective
+from autoopt.search.losses import Losses, feasible, non_dominated
 from autoopt.search.surrogates.feasibility import log_feasible
-from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess
-from autoopt.search.surrogates.hypervolume import expected_improvement, hypervolume
-from autoopt.search.surrogates.models import (
-    Expected,
-    PossibleGains,
-    drawn_scales,
-    one_thread,
-)
-from autoopt.search.surrogates.observations import Observations, Standardization
-from autoopt.search.surrogates.scalarization import reference_point, undominated
+from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess, normal_distribution
+from autoopt.search.surrogates.models import Expected, PossibleGains, drawn_scales, one_thread
+from autoopt.search.surrogates.observations import Observations, Single, Standardization, loss_columns
 from autoopt.search.surrogates.stopping import HYPERVOLUME
+from autoopt.search.trial import Trial
 from autoopt.tuning import SEARCH
 
 if TYPE_CHECKING:
@@ -25,6 +23,25 @@ if TYPE_CHECKING:
 
 LEAST: Final = 1e-300
 """Share of the hypervolume that counts as nothing to gain."""
+RESOLVED: Final = 1e-9
+"""Least distance of the reference point, relative to the worst loss: less would vanish in rounding."""
+
+
+def front_losses(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Single:
+    """The negative logarithm of the hypervolume that the feasible trials up to each one have; else NaN."""
+    columns = loss_columns(trials, objectives)
+    rows: dict[int, Losses] = {}
+    for number, (trial, row) in enumerate(zip(trials, zip(*columns, strict=True), strict=True)):
+        if feasible(trial.feedback) and all(map(math.isfinite, row)):
+            rows[number] = row
+    found = [math.nan] * len(trials)
+    if rows:
+        reference = reference_point(list(rows.values()), [1.0] * len(columns))
+        front: list[Losses] = []
+        for number, row in rows.items():
+            front = undominated([*front, row])
+            found[number] = -math.log(hypervolume(front, reference))
+    return Single(found)
 
 
 @dataclass(frozen=True)
@@ -181,3 +198,101 @@ def _share_gained(known: Array, candidates: Array, is_feasible: Array, units: Se
     is_covered = (np.array(front)[:, None] <= allowed).all(axis=2).any(axis=0)
     new = [tuple(row) for row in allowed[~is_covered].tolist()]
     return hypervolume(undominated([*front, *new]), reference) / before - 1
+
+
+def reference_point(rows: Sequence[Losses], units: Sequence[float]) -> Losses:
+    """A point beyond the worst loss of each column, by a share of its extent and at least `SEARCH.least_beyond`.
+
+    `units` are those of the losses. Where the losses of an objective hardly differ, they matter little then.
+    """
+    reference: list[float] = []
+    for column, unit in zip(zip(*rows, strict=True), units, strict=True):
+        worst = max(column)
+        extent = worst - min(column)
+        reference.append(worst + max(SEARCH.beyond * extent, SEARCH.least_beyond / unit, RESOLVED * abs(worst)))
+    return tuple(reference)
+
+
+def undominated(rows: Sequence[Losses]) -> list[Losses]:
+    """The rows that no other one dominates; of equal ones the first."""
+    return [rows[index] for index in non_dominated(rows)]
+
+
+class Box(NamedTuple):
+    """A part of the space of losses; `lower` may be minus infinity."""
+
+    lower: Losses
+    upper: Losses
+
+
+def _before(front: Sequence[Losses], reference: Losses) -> list[Losses]:
+    """The points that are better than the reference point in all losses."""
+    return [point for point in front if all(a < b for a, b in zip(point, reference, strict=True))]
+
+
+def hypervolume(front: Sequence[Losses], reference: Losses) -> float:
+    """Compute the volume between points and a reference point, which lies beyond what counts."""
+    inside = _before(front, reference)
+    if not inside:
+        return 0.0
+    if len(reference) == 1:
+        return reference[0] - min(point[0] for point in inside)
+    volume = 0.0
+    inside.sort(key=lambda point: point[-1])
+    ends = [*(point[-1] for point in inside[1:]), reference[-1]]
+    for number, (point, end) in enumerate(zip(inside, ends, strict=True), start=1):
+        if end > point[-1]:
+            volume += (end - point[-1]) * hypervolume([other[:-1] for other in inside[:number]], reference[:-1])
+    return volume
+
+
+def undominated_boxes(front: Sequence[Losses], reference: Losses) -> list[Box]:
+    """Divide what lies before the reference point and is dominated by no point of the front into boxes.
+
+    It is cut along the last loss at each point, and each slice in the same way along the others.
+    """
+    inside = _before(undominated(front), reference)
+    if len(reference) == 1:
+        return [Box((-math.inf,), min(inside, default=reference))]
+    boxes: list[Box] = []
+    cuts = [-math.inf, *sorted({point[-1] for point in inside}), reference[-1]]
+    for low, high in itertools.pairwise(cuts):
+        before = [point[:-1] for point in inside if point[-1] <= low]
+        slices = undominated_boxes(before, reference[:-1])
+        boxes += [Box((*box.lower, low), (*box.upper, high)) for box in slices]
+    return boxes
+
+
+def expected_improvement(mean: Array, deviation: Array, front: Sequence[Losses], reference: Losses) -> Array:
+    """Compute the expected gain of hypervolume of each row of independent normal losses [rows, losses].
+
+    In each box it is the product over the losses of the expected length that a row dominates there, so the sum is
+    exact: K. Yang, M. Emmerich, A. Deutz, T. Baeck: Efficient computation of expected hypervolume improvement using box
+    decomposition algorithms, 2019.
+    """
+    import numpy as np
+
+    boxes = undominated_boxes(front, reference)
+    lengths: list[Array] = []
+    for column in range(len(reference)):
+        lower = np.array([box.lower[column] for box in boxes])
+        upper = np.array([box.upper[column] for box in boxes])
+        bounds = np.unique([*lower, *upper])
+        below = _expected_below(bounds, mean[:, column], deviation[:, column])
+        lengths.append(below[:, np.searchsorted(bounds, upper)] - below[:, np.searchsorted(bounds, lower)])
+    gains: Array = np.prod(np.maximum(lengths, 0.0), axis=0).sum(axis=1)
+    return gains
+
+
+def _expected_below(bounds: Array, mean: Array, deviation: Array) -> Array:
+    """E[max(0, bound - Y)] for Y ~ N(mean, deviation^2): [means, bounds]; 0 for a bound of minus infinity."""
+    import numpy as np
+
+    finite = np.isfinite(bounds)
+    distance = bounds[finite] - mean[:, None]
+    z = distance / deviation[:, None]
+    density = np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi)
+    chance = normal_distribution(z.ravel()).reshape(z.shape)
+    expected = np.zeros((len(mean), len(bounds)))
+    expected[:, finite] = distance * chance + deviation[:, None] * density
+    return expected

@@ -1,11 +1,17 @@
-"""Asked points and their results, as arrays."""
+"""Trials as what is learned: points and their results as arrays, a loss, and the constraints."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
+from autoopt.metrics import Objective
+from autoopt.search.losses import feasible, losses
 from autoopt.search.surrogates.gaussian_process import Array
-from autoopt.tuning import SEARCH
+from autoopt.search.trial import Trial
+from autoopt.tuning import SEARCH, STOPPING
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,85 @@ class Standardization:
     def standardized(self, values: Array) -> Array:
         """The values in units of the deviation from the mean."""
         return (values - self.mean) / self.unit
+
+
+@dataclass(frozen=True)
+class Single:
+    """One loss for each trial, NaN where there is none. `unit` is the difference of losses that stands for 100 %."""
+
+    loss: list[float]
+    unit: float = 1.0
+
+
+def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Single:
+    """The loss of each trial for one objective; differences of times and sizes are relative."""
+    (objective,), (column,) = objectives, loss_columns(trials, objectives)
+    known = [loss for loss in column if math.isfinite(loss)]
+    if not known or _are_positive(trials, objective):
+        return Single(column)
+    reference = [loss for trial, loss in zip(trials, column, strict=True) if feasible(trial.feedback)]
+    best = min(filter(math.isfinite, reference), default=min(known))
+    return Single(column, unit=abs(best) or 1.0)
+
+
+def loss_columns(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[list[float]]:
+    """The losses of the trials by objective, NaN where one is missing; positive ones (times, sizes) as logarithms.
+
+    A trial that broke a constraint before its latency was measured may still have a size.
+    """
+    columns: list[list[float]] = []
+    for objective in objectives:
+        found = [losses(trial.feedback, [objective]) for trial in trials]
+        column = [math.nan if loss is None else loss[0] for loss in found]
+        columns.append(list(map(math.log, column)) if _are_positive(trials, objective) else column)
+    return columns
+
+
+def _are_positive(trials: Sequence[Trial], objective: Objective) -> bool:
+    """Tell if all losses of an objective are."""
+    found = [losses(trial.feedback, [objective]) for trial in trials]
+    return all(loss is None or loss[0] > 0 for loss in found)
+
+
+def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:
+    """Tell if a search may stop because nothing promises enough.
+
+    It needs a feasible result and enough trials. `asked` are the trials to which the first losses of `single` belong,
+    `initial` is the number of points that the search begins with.
+    """
+    if len(asked) < max(STOPPING.min_candidates, initial):
+        return False
+    for loss, trial in zip(single.loss, asked, strict=False):
+        if math.isfinite(loss) and feasible(trial.feedback):
+            return True
+    return False
+
+
+def improvement_below(threshold: float, score: float, single: Single) -> bool:
+    """Tell if a score (log of expected improvement, in losses) promises less than the fraction `threshold`."""
+    return math.exp(min(score, 700.0)) / single.unit < threshold
+
+
+def scaled_violations(trials: Sequence[Trial]) -> list[float] | None:
+    """Scale the violation of each trial, NaN where there is none; above 0 a constraint is broken.
+
+    The scale is that of the results that keep the constraints, and logarithmic far from the limit, so that results
+    near the limit differ as much as those that break it by far.
+
+    Returns:
+        One number for each trial. None unless some results keep the constraints, some break them, and all say by how
+        much.
+    """
+    raw = list(map(_violation, trials))
+    within = [-value for value in raw if value < 0]
+    distinct = {value for value in raw if math.isfinite(value)}
+    if not within or len(distinct) < 3 or max(distinct) <= 0:
+        return None
+    unit = median(within)
+    return [math.asinh(value / unit) for value in raw]
+
+
+def _violation(trial: Trial) -> float:
+    if trial.feedback is None or trial.feedback.failed:
+        return math.nan
+    return trial.feedback.violation

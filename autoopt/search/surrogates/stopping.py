@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Final
 
 from autoopt.search.losses import feasible
-from autoopt.search.surrogates.scalarization import Single
+from autoopt.search.surrogates.observations import Single
 from autoopt.search.trial import Trial
 from autoopt.tuning import STOPPING
 

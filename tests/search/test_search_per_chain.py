@@ -1,16 +1,19 @@
-"""Which chain gets the next trial."""
+"""Which chain gets the next trial, and groups of chains that share the trials."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from random import Random
 
 import pytest
-from search_cases import LATENCY, chain
+from search_cases import LATENCY, SIX, chain, drive
 
 from autoopt.search import Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.history import History
-from autoopt.search.samplers.allocation import scaled_rewards
+from autoopt.search.samplers.base import WAIT, Decision, SamplerInputs, Stop
+from autoopt.search.samplers.per_chain import GroupedSampler, scaled_rewards
+from autoopt.search.samplers.plain import ExhaustiveSampler
 
 CHAINS = tuple(chain(*nodes) for nodes in (("wide",), ("pass1", "wide"), ("pass2", "wide"), ("pass4", "wide")))
 WORTH = {c.id: place + 1.0 for place, c in enumerate(CHAINS)}
@@ -98,3 +101,54 @@ def test_rewards_are_scaled_from_worst_to_best() -> None:
     assert rewards[0] == 1
     assert math.isclose(rewards[2], 0.5)
     assert rewards[1] == rewards[3] == rewards[4] == rewards[5] == 0
+
+
+class Waiting:
+    def next(self, history: History, rng: Random) -> Decision:
+        return WAIT
+
+
+def test_groups_get_the_same_number_of_trials_until_one_is_exhausted() -> None:
+    apart = {SIX[0].id}
+    study = create_study(SearchConfig(trials=10), SIX, LATENCY, apart=apart)
+    asked = drive(study)
+    assert [proposal.chain in apart for proposal in asked[:8]].count(True) == 4
+    whole = drive(create_study(SearchConfig(stop_early=False), SIX, LATENCY, apart=apart))
+    assert len(whole) == sum(chain.space.count for chain in SIX)
+
+
+def test_it_waits_for_a_group_that_waits_and_stops_when_all_are_exhausted() -> None:
+    empty = History(SIX[:2], LATENCY)
+    assert GroupedSampler([SIX[:1], SIX[1:2]], [Waiting(), Waiting()]).next(empty, Random(0)) is WAIT
+
+    class Exhausted:
+        def next(self, history: History, rng: Random) -> Decision:
+            return Stop("all 3 points tried")
+
+    assert GroupedSampler([SIX[:1], SIX[1:2]], [Exhausted(), Exhausted()]).next(empty, Random(0)) == Stop(
+        "all 3 points tried"
+    )
+    decision = GroupedSampler(
+        [SIX[:1], SIX[1:2]], [Waiting(), ExhaustiveSampler(SamplerInputs(SearchConfig(), SIX[1:2], LATENCY, 24))]
+    ).next(empty, Random(0))
+    assert decision.chain == SIX[1].id
+
+
+def test_groups_that_stopped_early_say_so_once() -> None:
+    class Stopped:
+        def __init__(self, decision: Stop) -> None:
+            self._decision = decision
+
+        def next(self, history: History, rng: Random) -> Decision:
+            return self._decision
+
+    def joint(*stops: Stop) -> Decision:
+        sampler = GroupedSampler([SIX[:1], SIX[1:2]], list(map(Stopped, stops)))
+        return sampler.next(History(SIX[:2], LATENCY), Random(0))
+
+    early = Stop("at most 1 % more", is_early=True)
+    both = joint(early, Stop("less than 2 %", is_early=True))
+    assert both == Stop("at most 1 % more; less than 2 %", is_early=True)
+    assert both.text == "stopped early: at most 1 % more; less than 2 %"
+    assert joint(early, early) == early
+    assert joint(Stop("all points tried"), early) == Stop(f"all points tried; {early.text}")

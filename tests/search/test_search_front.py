@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from autoopt.search.surrogates.hypervolume import expected_improvement, hypervolume, undominated_boxes
+from autoopt.search.surrogates.front import expected_improvement, hypervolume, undominated_boxes
 
 FRONTS = [[(1.0, 3.0), (2.0, 1.0)], [(1.0, 3.0, 2.0), (2.0, 1.0, 3.0), (3.0, 2.0, 1.0), (0.5, 4.5, 4.0)], [(2.0,)], []]
 

@@ -9,7 +9,7 @@ import optuna
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
-from autoopt.search.optuna_study.export import ExportedStudy, write_studies
+from autoopt.search.optuna_export import ExportedStudy, write_studies
 
 GOALS = {"latency": "minimize", "accuracy": "maximize"}
 

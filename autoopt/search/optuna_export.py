@@ -28,7 +28,7 @@ from autoopt.metrics import Direction
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
 from autoopt.results.trial import flat_params
-from autoopt.search.optuna_study.encoding import CHAIN
+from autoopt.search.samplers.optuna_sampler import CHAIN
 
 _SQLITE: Final = b"SQLite format 3\0"
 CONSTRAINTS: Final = "constraints"

@@ -1,4 +1,4 @@
-"""Orders as groups of nodes."""
+"""Orders as stages and nested groups of a chain's nodes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from search_cases import SIX, chain
 
 from autoopt.errors import InputError
-from autoopt.search.order import Stage, affordable, check_order, nesting, stages
-from autoopt.spec.order import parse_order
+from autoopt.search.samplers.chain_parts import Stage, affordable, check_order, nesting, stages
+from autoopt.spec.search import parse_order
 
 LONG = chain("pass1", "pass2", "pass3", "pass4", "pass5")
 

@@ -1,4 +1,4 @@
-"""A study for each chain with a fixed share of the trials."""
+"""A search for each chain with a fixed share of the trials."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_cases import LATENCY, MIDDLE, SIX, chain, drive, measure
 
-from autoopt.search import ChainStudies, Feedback, SearchConfig, create_chain_study, create_study, trial_shares
+from autoopt.search import Feedback, SearchConfig, create_study
+from autoopt.search.samplers.fixed_shares import trial_shares
 
 ROUND_ROBIN = SearchConfig(strategy="per-chain", sampler="random")
 SEQUENTIAL = ROUND_ROBIN.overridden({"allocation": "sequential"})
@@ -38,17 +39,14 @@ def test_what_a_small_chain_leaves_goes_to_the_others() -> None:
 
 
 @pytest.mark.parametrize("config", [ROUND_ROBIN, SEQUENTIAL], ids=["round_robin", "sequential"])
-def test_chains_searched_apart_try_what_one_process_tries(config: SearchConfig) -> None:
-    """So that whoever runs a chain can own its study."""
+def test_a_chain_is_searched_as_if_it_were_alone(config: SearchConfig) -> None:
     config = config.overridden({"sampler": "tpe", "trials": 30})
-    together = create_study(config, MIDDLE, LATENCY)
-    assert isinstance(together, ChainStudies)
-    asked = drive(together)
+    asked = drive(create_study(config, MIDDLE, LATENCY))
     assert len(asked) == 30
     for each in MIDDLE:
-        own = create_chain_study(config, each, trial_shares(config, MIDDLE)[each.id], LATENCY)
         points = [proposal.point for proposal in asked if proposal.chain == each.id]
-        assert [proposal.point for proposal in drive(own)] == points
+        alone = create_study(config.overridden({"trials": len(points)}), [each], LATENCY)
+        assert [proposal.point for proposal in drive(alone)] == points
 
 
 def test_chains_with_equal_spaces_draw_different_points() -> None:
@@ -126,8 +124,8 @@ def test_a_chain_that_repeats_the_model_of_another_one_gets_another_trial() -> N
     assert study.finished == "trial limit of 4 reached; 2 trials that repeated a known model did not count"
 
 
-def test_a_search_that_tried_every_point_says_so_whatever_they_repeat() -> None:
-    study = create_study(ROUND_ROBIN.overridden({"trials": 20}), SIX, LATENCY)
+def test_a_search_that_tried_every_point_says_so() -> None:
+    study = create_study(ROUND_ROBIN, SIX, LATENCY)
     drive(study, window=24, outcome=lambda p: Feedback({"latency_p50": 1.0}, artifact="source"))
     assert len(study.trials) == 24
     assert study.finished == "all points tried"

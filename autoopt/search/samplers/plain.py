@@ -1,4 +1,4 @@
-"""Random search of one chain."""
+"""Searches of one chain that learn nothing: every point in order, and random points."""
 
 from __future__ import annotations
 
@@ -10,21 +10,34 @@ from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggesti
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
-_DRAWS = 30
-"""Random draws before a space counts as nearly used up."""
+DRAWS = 30
+"""Random draws of a point that was asked before a space counts as nearly used up."""
 
 
-def create(inputs: SamplerInputs) -> RandomSampler:
-    """Create the sampler of one chain."""
-    return RandomSampler(inputs.chains[0], replacement=inputs.config.with_replacement)
+class ExhaustiveSampler:
+    """Suggests every point of a chain, in order."""
+
+    def __init__(self, inputs: SamplerInputs) -> None:
+        (self._chain,) = inputs.chains
+        self._index = 0
+
+    def next(self, history: History, rng: Random) -> Decision:
+        """Suggest the first point that was not asked."""
+        space = self._chain.space
+        while self._index < space.count:
+            point = space[self._index]
+            if history.find(self._chain.id, point) is None:
+                return Suggestion(self._chain.id, point)
+            self._index += 1
+        return exhausted(space.count)
 
 
 class RandomSampler:
     """Draws points of a chain uniformly, without replacement by default."""
 
-    def __init__(self, chain: ChainSpace, *, replacement: bool = False) -> None:
-        self._chain = chain
-        self._replacement = replacement
+    def __init__(self, inputs: SamplerInputs) -> None:
+        (self._chain,) = inputs.chains
+        self._replacement = inputs.config.with_replacement
 
     def next(self, history: History, rng: Random) -> Decision:
         """Suggest a random point."""
@@ -41,7 +54,7 @@ def draw_new_point(chain: ChainSpace, history: History, rng: Random) -> Point | 
     count = chain.space.count
     if count == 0:
         return None
-    for _ in range(_DRAWS):
+    for _ in range(DRAWS):
         point = chain.space.random_sample(rng)
         if history.find(chain.id, point) is None:
             return point

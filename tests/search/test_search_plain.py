@@ -1,4 +1,4 @@
-"""Random search of one chain."""
+"""Searches of one chain that learn nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from random import Random
 
 from search_cases import LATENCY, MIDDLE, SIX, chain
 
-from autoopt.search import Proposal
+from autoopt.search import Proposal, SearchConfig
 from autoopt.search.history import History
-from autoopt.search.samplers.base import Stop
-from autoopt.search.samplers.uniform import RandomSampler, draw_new_point
+from autoopt.search.samplers.base import SamplerInputs, Stop
+from autoopt.search.samplers.plain import RandomSampler, draw_new_point
 
 CHAIN = SIX[0]
 
@@ -38,6 +38,6 @@ def test_an_empty_space_has_no_point() -> None:
     empty = chain("pass4", cuts=({"pass4": {}},))
     assert empty.space.count == 0
     assert draw_new_point(empty, History([empty], LATENCY), Random(0)) is None
-    assert RandomSampler(empty, replacement=True).next(History([empty], LATENCY), Random(0)) == Stop(
-        "all 0 points tried"
-    )
+    config = SearchConfig(strategy="per-chain", sampler="random", with_replacement=True, trials=1)
+    inputs = SamplerInputs(config, (empty,), LATENCY, 1)
+    assert RandomSampler(inputs).next(History([empty], LATENCY), Random(0)) == Stop("all 0 points tried")
