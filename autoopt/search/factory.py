@@ -9,10 +9,10 @@ from functools import partial
 
 from autoopt.errors import InputError
 from autoopt.metrics import Objective
+from autoopt.search.fixed_shares import FixedSharesSampler, has_fixed_shares, trial_shares
 from autoopt.search.points import total_points
 from autoopt.search.samplers.base import CreateSampler, Sampler, SamplerInputs
 from autoopt.search.samplers.chain_parts import Groups, affordable, check_order, nesting, stages
-from autoopt.search.samplers.fixed_shares import FixedSharesSampler, has_fixed_shares, trial_shares
 from autoopt.search.samplers.per_chain import ALLOCATIONS, GroupedSampler, PerChainSampler, round_robin
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost

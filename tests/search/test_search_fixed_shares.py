@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_cases import LATENCY, MIDDLE, SIX, chain, drive, measure
 
 from autoopt.search import Feedback, SearchConfig, create_study
-from autoopt.search.samplers.fixed_shares import trial_shares
+from autoopt.search.fixed_shares import trial_shares
 
 ROUND_ROBIN = SearchConfig(strategy="per-chain", sampler="random")
 SEQUENTIAL = ROUND_ROBIN.overridden({"allocation": "sequential"})
