@@ -143,7 +143,13 @@ def _fetch(url: str, cache: Path) -> Path:
             copy = cached(url, cache)
             if copy is not None:
                 return copy
-        digest, temporary = _download(remote, folder)
+        temporary = folder / "download"
+        with temporary.open("wb") as file:
+            shutil.copyfileobj(remote.body, file, 1 << 20)
+            # A connection that breaks off looks like the end of the file.
+            if remote.size is not None and file.tell() != remote.size:
+                raise ConnectionError(f"only {file.tell()} of {remote.size} bytes arrived")
+        digest = digest_file(temporary)
         path = cache / "content" / digest / url_name(url)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.replace(temporary, path)
@@ -160,19 +166,6 @@ def _is_gone(error: Exception) -> bool:
 
 def _note_path(url: str, cache: Path) -> Path:
     return cache / "urls" / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
-
-
-def _download(remote: _Remote, folder: Path) -> tuple[str, Path]:
-    """Download into a file in `folder`; return its digest and path.
-
-    The size is checked, because a connection that breaks off looks like the end of the file.
-    """
-    path = folder / "download"
-    with path.open("wb") as file:
-        shutil.copyfileobj(remote.body, file, 1 << 20)
-        if remote.size is not None and file.tell() != remote.size:
-            raise ConnectionError(f"only {file.tell()} of {remote.size} bytes arrived")
-    return digest_file(path), path
 
 
 @contextmanager

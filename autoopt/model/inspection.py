@@ -210,7 +210,8 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 def inspect_model(model: ModelProto, path: Path) -> Inspection:
     """Collect the facts about the model in `path`. Reads the graph only, never the weights, and checks nothing."""
-    inputs = _inputs(model)
+    weights = names_of((*model.graph.initializer, *(sparse.values for sparse in model.graph.sparse_initializer)))
+    inputs = tuple(_value(value) for value in model.graph.input if value.name not in weights)
     dtypes: Counter[str] = Counter()
     for tensor in walk.tensors(model):
         dtypes[_dtype(tensor.data_type)] += max(0, math.prod(tensor.dims))
@@ -351,13 +352,6 @@ def _computed_weights(node: NodeProto) -> int:
     """
     size = next((attribute.i for attribute in node.attribute if attribute.name == "hidden_size"), 0)
     return 2 * GATES.get(node.op_type, 0) * int(size) ** 2
-
-
-def _inputs(model: ModelProto) -> tuple[ValueSpec, ...]:
-    """The inputs of the graph that are not weights."""
-    initializers = names_of(model.graph.initializer)
-    initializers |= {sparse.values.name for sparse in model.graph.sparse_initializer}
-    return tuple(_value(value) for value in model.graph.input if value.name not in initializers)
 
 
 def _dtype(code: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
-from autoopt.model.split import is_split, weight_at
+from autoopt.model.split import is_split
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
 from autoopt.outcome import Outcome
 
@@ -83,20 +82,6 @@ def load(path: str | os.PathLike[str]) -> ModelProto:
         load_weights(model, Path(path).parent)
     except (OSError, ValidationError, ValueError) as error:
         raise Unreadable(f"its external data cannot be read ({error})", where=str(path)) from error
-    return model
-
-
-def load_small_weights(path: Path, elements: int) -> ModelProto:
-    """Read a model with its external data, but leave tensors of more elements than that as references."""
-    model = parse(path)
-    load_weights(model, path.parent, lambda tensor: math.prod(tensor.dims) <= elements)
-    return model
-
-
-def load_own_weights(path: Path) -> ModelProto:
-    """Read a model with its external data, but leave references to weights of split models."""
-    model = parse(path)
-    load_weights(model, path.parent, lambda tensor: not weight_at(location_of(tensor)))
     return model
 
 

@@ -12,9 +12,17 @@ from pathlib import Path
 
 from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
-from autoopt.model.files import MODEL, digest_file, digest_folder, external_names, known_digest, version_of
+from autoopt.model.files import (
+    MODEL,
+    digest_file,
+    digest_folder,
+    digest_of_contents,
+    external_names,
+    known_digest,
+    version_of,
+)
 from autoopt.model.model_set import MODEL_SET, ModelSet
-from autoopt.model.split import came_with_external_data, is_split, own_graph_digest, sizes_of
+from autoopt.model.split import WeightFiles, is_split, manifest_of, sizes_of
 
 
 @dataclass(frozen=True)
@@ -60,17 +68,11 @@ def size_of(model: str) -> dict[str, int]:
     return {"graph": path.stat().st_size, "external": sum(file.stat().st_size for file in external)}
 
 
-def has_external_data(model: str | Path) -> bool:
-    """True if the graph of a model names external data."""
-    path = Path(model)
-    if is_split(path):
-        return came_with_external_data(path)
-    return bool(_external_locations(path))
-
-
 def graph_digest(path: Path) -> str:
     """Digest the file with the graph of a model."""
-    return own_graph_digest(path) if is_split(path) else digest_file(path)
+    if is_split(path):
+        return digest_of_contents({MODEL: WeightFiles(path.parent).read(manifest_of(path).files[MODEL])})
+    return digest_file(path)
 
 
 def artifact_digest(path: Path) -> str:

@@ -54,6 +54,11 @@ def _repair_versions(model: ModelProto) -> Iterator[str]:
     elif before == 0 and model.opset_import:
         model.ir_version = max(lowest, 4)
         yield f"IR version {model.ir_version} stated: there was none"
+    yield from _import_domains(model)
+
+
+def _import_domains(model: ModelProto) -> Iterator[str]:
+    """Import the operator sets that nodes use, at their newest version."""
     imported = {entry.domain for entry in model.opset_import}
     used = {node.domain for graph in walk_graphs(model.graph) for node in graph.node}
     for domain in sorted(used - imported - {""}):

@@ -247,20 +247,15 @@ def make_set_session(
         return open_model(os.path.normpath(file), options)
 
     description = ModelSet.read(path)
-    function = None
-    if description.pipeline is not None:
-        function = _pipeline(description.pipeline.function, script)
-    return ModelSetSession(path, open_part, observe, description, function)
-
-
-def _pipeline(name: str, script: str | None) -> RunPipeline:
-    """The function of a script that runs the parts of a set."""
+    if description.pipeline is None:
+        return ModelSetSession(path, open_part, observe, description)
+    name = description.pipeline.function
     if script is None:
         raise InputError(f"the models run in the pipeline {name!r} of a script", remedy="name the script")
     function = getattr(load_script(script), name, None)
     if not callable(function):
         raise InputError(f"no function {name!r}", where=script, remedy="name one in pipeline:")
-    return cast("RunPipeline", function)
+    return ModelSetSession(path, open_part, observe, description, cast("RunPipeline", function))
 
 
 def check_installed(execution_provider: str) -> None:

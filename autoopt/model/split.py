@@ -313,11 +313,6 @@ def digest_files(graph: Path) -> str:
         raise Damaged(str(error)) from None
 
 
-def own_graph_digest(graph: Path) -> str:
-    """Compute the digest of the file that holds the graph, among the own files of a split model."""
-    return digest_of_contents({MODEL: WeightFiles(graph.parent).read(manifest_of(graph).files[MODEL])})
-
-
 def write_files(graph: Path, folder: Path) -> None:
     """Write the own files of a split model into a folder.
 

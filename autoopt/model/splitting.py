@@ -43,7 +43,7 @@ from autoopt.model.tensors import graphs, nodes, packed_bytes, tensors, weight_b
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import ModelProto, TensorProto
 
 SPLIT_ABOVE: Final = 32 << 20
 """Models with more bytes of separable weights are split; copies of smaller ones cost less than many files."""
@@ -197,8 +197,7 @@ def _separable(model: ModelProto, total: int) -> dict[int, int]:
             size = packed_bytes(tensor) or 0  # to read `raw_data` would copy the weights
             if size >= LEAST_WEIGHT:
                 sizes[number] = size
-    # No runtime reads the parts of a sparse tensor from a file.
-    if any(graph.sparse_initializer for graph in graphs(model)) or any(map(_is_sparse, nodes(model))):
+    if _has_sparse_tensors(model):  # no runtime reads their parts from a file
         sizes = {number: size for number, size in sizes.items() if number < len(model.graph.initializer)}
     separable = sum(sizes.values())
     if separable <= SPLIT_ABOVE or total - separable > total / LARGEST_GRAPH_SHARE:
@@ -206,8 +205,10 @@ def _separable(model: ModelProto, total: int) -> dict[int, int]:
     return sizes
 
 
-def _is_sparse(node: NodeProto) -> bool:
-    return any(attribute.HasField("sparse_tensor") or attribute.sparse_tensors for attribute in node.attribute)
+def _has_sparse_tensors(model: ModelProto) -> bool:
+    attributes = (attribute for node in nodes(model) for attribute in node.attribute)
+    is_in_nodes = any(attribute.HasField("sparse_tensor") or attribute.sparse_tensors for attribute in attributes)
+    return is_in_nodes or any(graph.sparse_initializer for graph in graphs(model))
 
 
 def _outline(model: ModelProto, stored: Mapping[int, Slice]) -> ModelProto:

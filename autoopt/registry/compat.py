@@ -74,8 +74,11 @@ def answers() -> dict[str, Answer]:
         if line.startswith("["):
             product = line.strip("[]")
         elif line and not line.startswith("#"):
-            entry = _parse(line, product)
-            answers[entry.name] = entry
+            name, passes, params, remark = (f"{line} ".split(" | ") + [""])[:4]
+            names = tuple(map(str.strip, passes.split(" or "))) if passes.strip() != "-" else ()
+            params = params.strip().replace("NAME", name)
+            values = json.loads(params.removeprefix("e.g.") or "{}")
+            answers[name] = Answer(name, product, names, values, remark.strip(), example=params.startswith("e.g."))
     return answers
 
 
@@ -90,14 +93,3 @@ def answer(name: str) -> Answer:
             return candidate
     hint = did_you_mean(name, answers())
     raise InputError(f"PopRT and Olive have no pass {name!r}", remedy=hint or "'autoopt passes compat' shows all")
-
-
-def _parse(line: str, product: str) -> Answer:
-    """Read one line of a table."""
-    name, passes, params, remark = (f"{line} ".split(" | ") + [""])[:4]
-    names: tuple[str, ...] = ()
-    if passes.strip() != "-":
-        names = tuple(map(str.strip, passes.split(" or ")))
-    params = params.strip().replace("NAME", name)
-    values = json.loads(params.removeprefix("e.g.") or "{}")
-    return Answer(name, product, names, values, remark.strip(), example=params.startswith("e.g."))

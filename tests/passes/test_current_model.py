@@ -37,16 +37,6 @@ def test_a_changed_file_or_other_data_are_read_anew(tmp_path: Path) -> None:
         assert third.model == MODELS["relu_only"]()
 
 
-def test_a_moved_file_is_the_same_model(tmp_path: Path) -> None:
-    path = io.save(MODELS["mlp"](), tmp_path / "one")
-    with opened(path, "") as first:
-        loaded = first.model
-    (tmp_path / "one").rename(tmp_path / "two")
-    with opened(tmp_path / "two" / path.name, "") as second:
-        assert second.model is loaded
-        assert second.path == tmp_path / "two" / path.name
-
-
 def test_a_call_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path = io.save(MODELS["mlp"](), tmp_path)
     call = opened(path, "")
@@ -127,23 +117,15 @@ def test_a_model_that_needs_more_than_is_free_is_refused_with_figures(large: Cur
     assert "limits.memory" in str(refusal.value)
 
 
-def test_a_model_that_fits_is_taken(large: CurrentModel) -> None:
-    with memory_cap(data_size() + 1500 * MIB):
-        refuse_too_large(Hungry(), large)
-
-
-def test_a_model_that_is_loaded_is_not_counted_twice(large: CurrentModel) -> None:
-    large.loaded = MODELS["mlp"]()
-    with memory_cap(data_size() + 1200 * MIB):
-        refuse_too_large(Hungry(), large)
-
-
-def test_a_pass_that_loads_no_weights_needs_less_unless_the_model_is_kept_in_memory(large: CurrentModel) -> None:
-    with memory_cap(data_size() + 900 * MIB):
-        refuse_too_large(Frugal(), large)
-        large.is_small = True
-        with pytest.raises(Refused):
-            refuse_too_large(Frugal(), large)
+@pytest.mark.parametrize(
+    ("pass_", "is_loaded", "mib"), [(Hungry(), False, 1500), (Hungry(), True, 1200), (Frugal(), False, 900)]
+)
+def test_a_model_that_fits_is_taken(pass_: Pass, is_loaded: bool, mib: int, large: CurrentModel) -> None:
+    """One that is loaded is not counted twice, and a pass that loads no weights needs less."""
+    if is_loaded:
+        large.loaded = MODELS["mlp"]()
+    with memory_cap(data_size() + mib * MIB):
+        refuse_too_large(pass_, large)
 
 
 def test_small_models_and_other_sources_are_not_estimated(large: CurrentModel, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ from autoopt.passes.shape.inference import ShapeInference
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "EXTERNAL_DATA_BYTES", 512)
-    monkeypatch.setattr(large_models, "SHAPE_BYTES", 64)
     monkeypatch.setattr(large_models, "SHAPE_BYTES", 128)
 
 

@@ -150,21 +150,37 @@ def facts(step: dict[str, Any]) -> tuple[object, ...]:
     return step["pass"], step["outcome"], step["message"], step["digest"], step["bytes"]
 
 
+WITH_PARAMETERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("dynamic_quantization", {"per_channel": True, "weight_type": "QUInt8"}),
+    ("dynamic_quantization", {"op_types": []}),
+    ("weight_only_quantization", {"algorithm": "rtn"}),
+    ("weight_only_quantization", {"algorithm": "k_quant", "bits": 8}),
+    ("weight_only_quantization", {"quant_format": "QDQ"}),
+    ("static_quantization", {}),
+    ("static_quantization", {"quant_format": "QOperator", "weight_type": "QUInt8", "per_channel": True}),
+    ("static_quantization", {"calibrate_method": "Percentile", "bias_correction": True}),
+    ("simplify", {"engine": "onnxsim"}),
+    ("simplify", {"engine": "onnxscript"}),
+)
 IN_BRANCHES = ("name_fix", "simplify", "quant_pre_process", "dynamic_quantization", "float16")
 """Those to try on weights in branches. The runtime writes the ORT format of branches in another order each time."""
 
 
-@pytest.mark.parametrize("external", [False, True])
 @pytest.mark.parametrize(
-    ("name", "place"), [*((name, in_graph) for name in PASSES), *((name, in_branches) for name in IN_BRANCHES)]
+    ("name", "params", "place", "external"),
+    [
+        *((name, {}, in_graph, external) for name in PASSES for external in (False, True)),
+        *((name, {}, in_branches, True) for name in IN_BRANCHES),
+        *((name, params, in_graph, False) for name, params in WITH_PARAMETERS),
+    ],
 )
 def test_a_pass_makes_the_same_of_a_split_model(
-    name: str, external: bool, place: Place, tmp_path: Path, on_files: OnFiles
+    name: str, params: dict[str, Any], place: Place, external: bool, tmp_path: Path, on_files: OnFiles
 ) -> None:
     shared = tmp_path / FOLDER
     _, graph = source(tmp_path / "source", shared, external, place(layers()))
-    whole = on_files(place, external, name, {})
-    (split,) = steps(graph, tmp_path / "out", name, split_folder=shared)
+    whole = on_files(place, external, name, params)
+    (split,) = steps(graph, tmp_path / "out", name, split_folder=shared, params=params)
     assert facts(split) == facts(whole)
     assert whole["outcome"] in ("ok", "unchanged")
     if split["path"] is not None and is_split(split["path"]):
@@ -173,32 +189,6 @@ def test_a_pass_makes_the_same_of_a_split_model(
         write_files(Path(split["path"]), tmp_path / "copy")
         assert digest_folder(tmp_path / "copy") == whole["digest"]
     assert not list(shared.glob(".*"))
-
-
-@pytest.mark.parametrize(
-    ("name", "params"),
-    [
-        ("dynamic_quantization", {"per_channel": True, "weight_type": "QUInt8"}),
-        ("dynamic_quantization", {"op_types": []}),
-        ("weight_only_quantization", {"algorithm": "rtn"}),
-        ("weight_only_quantization", {"algorithm": "k_quant", "bits": 8}),
-        ("weight_only_quantization", {"quant_format": "QDQ"}),
-        ("static_quantization", {}),
-        ("static_quantization", {"quant_format": "QOperator", "weight_type": "QUInt8", "per_channel": True}),
-        ("static_quantization", {"calibrate_method": "Percentile", "bias_correction": True}),
-        ("simplify", {"engine": "onnxsim"}),
-        ("simplify", {"engine": "onnxscript"}),
-    ],
-)
-def test_parameters_make_the_same_of_a_split_model(
-    name: str, params: dict[str, Any], tmp_path: Path, on_files: OnFiles
-) -> None:
-    shared = tmp_path / FOLDER
-    _, graph = source(tmp_path / "source", shared)
-    whole = on_files(in_graph, False, name, params)
-    (split,) = steps(graph, tmp_path / "out", name, split_folder=shared, params=params)
-    assert facts(split) == facts(whole)
-    assert whole["outcome"] == "ok"
 
 
 TEXTS = {

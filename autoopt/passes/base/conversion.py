@@ -10,9 +10,10 @@ they were, and so do types of maps, which onnx-ir does not have, on inputs and o
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import helper, ir, np, numpy_helper, onnx
@@ -169,19 +170,22 @@ def keep_apart(model: ModelProto, *, with_outputs: bool) -> KeptApart:
 def _cut_inputs(graph: GraphProto) -> list[NodeProto]:
     """Cut off the nodes that read inputs of map type, in place: what they make becomes an input."""
     given = by_name(graph.input)
-    maps = {value.name for value in graph.input if is_map(value.type)}
+    maps = {name for name, value in given.items() if is_map(value.type)}
     first = [node for node in graph.node if node.op_type in MAP_READERS and maps.issuperset(node.input)]
     others = [node for node in graph.node if node not in first]
     if not first or not maps.isdisjoint(_read(others) | names_of(graph.output)):
         return []
-    kept = [value for value in graph.input if value.name not in maps]
-    types = by_name(graph.value_info)
-    for node in first:
-        unknown = helper.make_tensor_value_info(node.output[0], _type_made(node, given), [None, None])
-        kept.append(types.get(node.output[0], unknown))
-    _replace(graph.input, kept)
+    kinds = {node.output[0]: _type_made(node, given) for node in first}
+    made = _declared(kinds, by_name(graph.value_info))
+    _replace(graph.input, [*(given[name] for name in given if name not in maps), *made])
     _replace(graph.node, others)
     return first
+
+
+def _declared(kinds: Mapping[str, int], known: Mapping[str, ValueInfoProto]) -> list[ValueInfoProto]:
+    """Declare values as they are known, or else as matrices of these element types."""
+    unknown = {name: helper.make_tensor_value_info(name, kind, [None, None]) for name, kind in kinds.items()}
+    return [known.get(name, unknown[name]) for name in kinds]
 
 
 def _type_made(node: NodeProto, inputs: dict[str, ValueInfoProto]) -> int:
@@ -197,21 +201,23 @@ def _type_made(node: NodeProto, inputs: dict[str, ValueInfoProto]) -> int:
 
 def _cut_outputs(graph: GraphProto) -> list[NodeProto]:
     """Cut off the nodes that make the outputs of map type, in place: what they read becomes outputs."""
-    maps = {value.name for value in graph.output if is_map(value.type)}
-    cut = _values_of_maps(graph, maps)
-    nodes = [node for node in graph.node if not cut.isdisjoint(node.output)]
-    others = [node for node in graph.node if cut.isdisjoint(node.output)]
+    cut = _values_of_maps(graph, {value.name for value in graph.output if is_map(value.type)})
+    nodes, others = _making(cut, graph.node)
     if not cut or not cut.isdisjoint(_read(others)):
         return []
     kept = [output for output in graph.output if output.name not in cut]
-    types = by_name((*graph.value_info, *kept))
-    inputs = dict.fromkeys(name for node in nodes for name in node.input if name and name not in cut)
-    for name in [name for name in inputs if name not in names_of(kept)]:
-        unknown = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, None])
-        kept.append(types.get(name, unknown))
+    known = {"", *cut, *names_of(kept)}
+    read = dict.fromkeys(chain.from_iterable(node.input for node in nodes), onnx.TensorProto.FLOAT)
+    missing = {name: kind for name, kind in read.items() if name not in known}
     _replace(graph.node, others)
-    _replace(graph.output, kept)
+    _replace(graph.output, [*kept, *_declared(missing, by_name(graph.value_info))])
     return nodes
+
+
+def _making(names: set[str], nodes: Collection[NodeProto]) -> tuple[list[NodeProto], list[NodeProto]]:
+    """The nodes that make one of these values, and the others."""
+    making = [node for node in nodes if not names.isdisjoint(node.output)]
+    return making, [node for node in nodes if names.isdisjoint(node.output)]
 
 
 def _values_of_maps(graph: GraphProto, maps: Collection[str]) -> set[str]:

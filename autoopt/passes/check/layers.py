@@ -50,15 +50,13 @@ class LayerSensitivity(Pass):
     per_channel: Annotated[bool, "round weights with one scale per output channel instead of one per tensor"] = True
 
     def run(self, model: ModelProto) -> None:
-        refuse_weights(model)
-        ranking: list[dict[str, str | float]] = []
-        if largest_layers(model, self.layers):
-            ranking = self._ranking(model)
-        self.context.reports["layer_sensitivity"] = {"ranking": ranking}
-
-    def _ranking(self, model: ModelProto) -> list[dict[str, str | float]]:
         from autoopt.passes.quantize.layer_errors import few_items, layer_ratios, output_ratios
 
+        refuse_weights(model)
+        ranking: list[dict[str, str | float]] = []
+        self.context.reports["layer_sensitivity"] = {"ranking": ranking}
+        if not largest_layers(model, self.layers):
+            return
         # With the ranges of all items, which the quantization needs anyway.
         static = StaticQuantization(activation_type="QInt8", op_types=list(QUANTIZABLE_OPS))
         static.context = self.context
@@ -77,11 +75,9 @@ class LayerSensitivity(Pass):
         ratios = [*_worst_first(measured), *_worst_first({n: r for n, r in others.items() if n not in measured})]
         nodes = by_name(prepared.graph.node)
         shares = _shares_of_work(prepared, [nodes[name] for name, _ in ratios], feeds[0], work)
-        ranking: list[dict[str, str | float]] = []
         for name, ratio in ratios:
             entry: dict[str, str | float] = {"node": name, "op_type": nodes[name].op_type, "sqnr_db": round(ratio, 2)}
             ranking.append({**entry, "work": round(shares[name], 6)})
-        return ranking
 
 
 def _worst_first(ratios: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -147,7 +147,12 @@ class EquivalenceCheck(Pass):
             return
         expected = reference.outputs
         if self.oracle == "reference":
-            expected = _run_reference_implementation(reference.model, reference.feeds)
+            from onnx.reference import ReferenceEvaluator
+
+            try:
+                expected = list(ReferenceEvaluator(reference.model).run(None, reference.feeds))
+            except Exception as error:  # NotImplementedError and others for operators that it does not know
+                raise Refused(f"onnx's reference implementation cannot run the model: {error}") from error
         outputs = make_session(path, self.context.session_options).run(None, reference.feeds)
         result = compare_outputs(expected, outputs, self.tolerance_level, reference.spread_meter(0).spreads)
         self.context.reports["equivalence"] = {
@@ -158,12 +163,3 @@ class EquivalenceCheck(Pass):
         }
         if self.strict and result.status != "same":
             raise Refused(f"not equivalent: {result.reason}")
-
-
-def _run_reference_implementation(model: ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    from onnx.reference import ReferenceEvaluator
-
-    try:
-        return list(ReferenceEvaluator(model).run(None, feeds))
-    except Exception as error:  # NotImplementedError and others for operators that it does not know
-        raise Refused(f"onnx's reference implementation cannot run the model: {error}") from error

@@ -203,19 +203,7 @@ class PassExecutor:
                 objects=self.script.objects,
             )
             pass_.context = context
-            form = form_of(type(pass_))
-            model: ModelProto | Path | SessionOptions = context.model_path
-            if form == "options":
-                model = context.session_options
-            elif form in ("ir", "proto"):
-                model = self.current.copy(lazy=form == "ir")
-            folder = Path.cwd()  # the user's code may read files relative to it
-            if form == "ir":
-                folder = context.model_path.parent  # where the weights are
-            elif info.origin == "built-in" and not info.user_script and not info.makes_model:
-                folder = context.work  # libraries take names without a folder for files of the working directory
-            with chdir(folder):
-                result = run_lifecycle(pass_, model)
+            result = self._run_on_its_form(pass_, info)
             if result.retry is None:
                 return _PassRun(pass_, context, result, params, tuple(attempts))
             attempts.append(FailedAttempt(params, result.retry.reason))
@@ -228,6 +216,22 @@ class PassExecutor:
             if failure:
                 failed = LifecycleResult(Outcome.FAILED, message=failure)
                 return _PassRun(pass_, context, failed, params, tuple(attempts))
+
+    def _run_on_its_form(self, pass_: Pass, info: PassInfo) -> LifecycleResult:
+        """Run a pass once, on the form of the current model that it takes, in the working directory that suits it."""
+        context, form = pass_.context, form_of(type(pass_))
+        model: ModelProto | Path | SessionOptions = context.model_path
+        if form == "options":
+            model = context.session_options
+        elif form in ("ir", "proto"):
+            model = self.current.copy(lazy=form == "ir")
+        folder = Path.cwd()  # the user's code may read files relative to it
+        if form == "ir":
+            folder = context.model_path.parent  # where the weights are
+        elif info.origin == "built-in" and not info.user_script and not info.makes_model:
+            folder = context.work  # libraries take names without a folder for files of the working directory
+        with chdir(folder):
+            return run_lifecycle(pass_, model)
 
     def _calibration_source(self) -> Callable[[], Iterator[dict[str, np.ndarray]]] | None:
         if self.data is None:
@@ -273,20 +277,14 @@ class PassExecutor:
 
     def _replace_model(self, result: ModelProto | Path, pass_: Pass, folder: Path) -> bool:
         """Make `result` the current model; False if it equals the current one or fails the checks."""
-        model: ModelProto | None = None
-        if not isinstance(result, Path):
-            model = result
-            if self.current.path.parent.absolute() != self.split_folder:
-                io.load_weights(model, self.current.path.parent)
-        elif model_file(result).suffix == ".onnx":
-            model = io.load(model_file(result))
+        model = self._loaded(result)
         if isinstance(result, Path) and (model is None or result.is_dir()):
             path = _move_model(model_file(result), folder)
             if digest_folder(folder) == artifact_digest(self.current.path):
                 return False
-        elif form_of(type(pass_)) != "source" and self._is_unchanged(model, pass_):
-            return False
         else:
+            if form_of(type(pass_)) != "source" and self._is_unchanged(model, pass_):
+                return False
             if self.split_folder is not None:
                 split = save_split(model, self.split_folder)
                 if split is not None:
@@ -299,6 +297,15 @@ class PassExecutor:
         self._update_reply(path=folder, digest=digest_folder(folder), bytes=bytes_in(folder))
         self._advance(path, model, reference)
         return True
+
+    def _loaded(self, result: ModelProto | Path) -> ModelProto | None:
+        """The model that a pass returned, with the weights that are in no split model; None in ORT format."""
+        if isinstance(result, Path):
+            file = model_file(result)
+            return io.load(file) if file.suffix == ".onnx" else None
+        if self.current.path.parent.absolute() != self.split_folder:
+            io.load_weights(result, self.current.path.parent)
+        return result
 
     def _take_over_split(self, graph: Path, model: ModelProto, pass_: Pass) -> bool:
         """Make a split model the current one if it passes the checks; else remove it."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from autoopt.model.model_file import has_external_data
+from autoopt.model.model_file import size_of
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import session_config
 from autoopt.passes.base import Pass, Refused
@@ -52,7 +52,7 @@ class OrtGraphOptimization(Pass):
         session_config(options)
         target = self.context.work / "model.onnx"
         entries: dict[str, str] = {}
-        if has_external_data(model):
+        if size_of(str(model))["external"]:
             entries[OPTIMIZED_WEIGHTS] = "weights.data"
         try:
             write_optimized(model, target, options, entries, provider)

@@ -139,14 +139,21 @@ def _split(node: ir.Node, weights: _Weights) -> None:
         right = weights.changed(right, suffix, lambda array: _scaled(array.T if is_turned else array, alpha))
     result = tape.op("MatMul", [left, right], name=node.name)
     if added is not None:
-        if beta != 1.0 and is_weight(added):
-            added = weights.changed(added, f"times_{beta:g}", lambda array: _scaled(array, beta))
-        elif beta != 1.0:
-            factor = ir.tensor(np.asarray(beta, right.dtype.numpy() if right.dtype else np.float32))
-            added = tape.op("Mul", [added, tape.op("Constant", [], {"value": factor})])
+        if beta != 1.0:
+            added = _times(beta, added, weights, right.dtype, tape)
         result = tape.op("Add", [result, added], name=f"{node.name}_Add" if node.name else None)
     assert node.graph is not None
     convenience.replace_nodes_and_values(node.graph, node, [node], tape.nodes, node.outputs, [result])
+
+
+def _times(
+    factor: float, value: ir.Value, weights: _Weights, dtype: ir.DataType | None, tape: ir.tape.Tape
+) -> ir.Value:
+    """A weight or a computed value times a number."""
+    if is_weight(value):
+        return weights.changed(value, f"times_{factor:g}", lambda array: _scaled(array, factor))
+    number = ir.tensor(np.asarray(factor, dtype.numpy() if dtype else np.float32))
+    return tape.op("Mul", [value, tape.op("Constant", [], {"value": number})])
 
 
 def _scaled(array: ndarray, factor: float) -> ndarray:

@@ -41,12 +41,9 @@ def tie_weights(model: ir.Model, smallest: int) -> bool:
     kept: dict[tuple[ir.DataType, int], list[ir.Value]] = {}
     views: list[ir.Node] = []
     tied = False
-    for value in list(graph.initializers.values()):
+    for value in [each for each in graph.initializers.values() if _may_be_tied(each, smallest)]:
+        assert value.const_value is not None
         tensor = value.const_value
-        if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.size < max(1, smallest):
-            continue
-        if not is_weight(value) or value.is_graph_output():
-            continue
         alike = kept.setdefault((tensor.dtype, tensor.size), [])
         found = next(((other, form) for other in alike if (form := _form(value, other))), None)
         if found is None:
@@ -62,6 +59,13 @@ def tie_weights(model: ir.Model, smallest: int) -> bool:
     if views:
         graph.insert_before(graph[0], views)
     return tied
+
+
+def _may_be_tied(value: ir.Value, smallest: int) -> bool:
+    tensor = value.const_value
+    if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.size < max(1, smallest):
+        return False
+    return is_weight(value) and not value.is_graph_output()
 
 
 def _form(value: ir.Value, other: ir.Value) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
+from autoopt.model.split import weight_at
 from autoopt.model.tensors import copy_fields, packed_bytes
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def _load_with_shapes(path: Path) -> ModelProto:
         return _with_shapes(model)
     inferred = path.with_name(f"{path.stem}-inferred.onnx")
     onnx.shape_inference.infer_shapes_path(str(path), str(inferred))
-    model = io.load_own_weights(inferred)
+    model = io.parse(inferred)
+    io.load_weights(model, inferred.parent, lambda tensor: not weight_at(io.location_of(tensor)))
     inferred.unlink()
     _mark(model)
     return model

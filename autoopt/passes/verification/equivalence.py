@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -179,7 +180,8 @@ class Reference:
         if self._noise is None:
             model, folder = self.model, None
             if is_split(self.path):
-                model, folder = io.load_small_weights(self.path, LARGEST_CONSTANT), self.path.parent
+                model, folder = io.parse(self.path), self.path.parent
+                io.load_weights(model, folder, lambda tensor: prod(tensor.dims) <= LARGEST_CONSTANT)
             self._noise = NoiseSource(model, folder, packs_weights=not self.spares_memory)
         if number not in self._spreads:
             inference = self.inferences[number]
@@ -208,15 +210,7 @@ def compare(
     tolerance = pass_.tolerance
     model = parsed if parsed is not None else before.model
     reference = Reference(after, model, before.items, spares_memory=before.spares_memory, roles=before.roles)
-    pinned = pass_.pinned(before.model)
-    if pinned or reference.spares_memory != before.spares_memory:
-        before = Reference(
-            before.path, before.model, before.items, spares_memory=reference.spares_memory, roles=before.roles
-        )
-    if form_of(type(pass_)) != "source":
-        before.run(model, pinned)
-        if weight_bytes(before.model) > SPARING_BYTES:
-            return_unused()  # two sessions' worth of memory would stay beside each other
+    before = _run_before(before, reference, pass_)
     # The CPU not being the target, a model that it cannot run may still be right.
     unrunnable: Status = "not run" if off_cpu else "different"
     feeds = _map_feeds(before, model, pass_)
@@ -231,12 +225,27 @@ def compare(
     except Exception as error:  # the runtime rejects the new model
         reason = f"the runtime rejects the new model: {describe_error(error)}"
         return Equivalence(unrunnable, tolerance, reason), reference
-    result = _worst(_compare_inferences(before, feeds, reference, tolerance))
-    if tolerance == "equal" and result.status == "different":
-        result = _as_users_run(before, reference, feeds, result)
+    result = _compare_inferences(before, feeds, reference, tolerance)
     if result.status == "same" and tolerance != "lossy":
         reference.adopt_spreads(before, feeds)
     return result, reference
+
+
+def _run_before(before: Reference, after: Reference, pass_: Pass) -> Reference:
+    """Run the model before a pass on inputs that the one after it takes, too.
+
+    It is run anew for a pass that pins inputs, and where the sessions of both models would treat weights differently.
+    """
+    pinned = pass_.pinned(before.model)
+    if pinned or after.spares_memory != before.spares_memory:
+        before = Reference(
+            before.path, before.model, before.items, spares_memory=after.spares_memory, roles=before.roles
+        )
+    if form_of(type(pass_)) != "source":
+        before.run(after.model, pinned)
+        if weight_bytes(before.model) > SPARING_BYTES:
+            return_unused()  # two sessions' worth of memory would stay beside each other
+    return before
 
 
 def _compare_random(
@@ -273,9 +282,9 @@ def _compare_random(
 
 
 def _compare_inferences(
-    before: Reference, numbers: Iterable[int], after: Reference, tolerance: Tolerance
-) -> list[Equivalence]:
-    """Compare the outputs of each inference of `after` with that of `before` of the same number.
+    before: Reference, feeds: Mapping[int, Mapping[str, np.ndarray]], after: Reference, tolerance: Tolerance
+) -> Equivalence:
+    """Compare the outputs of each inference of `after` with that of `before`, by whose numbers `feeds` are.
 
     Stops at the first that differ. A lossy pass is compared on ordinary values only: its losses on others are for the
     quality metrics to judge.
@@ -283,13 +292,16 @@ def _compare_inferences(
     results: list[Equivalence] = []
     deadline = time.monotonic() + MAX_NOISE_SECONDS
     sizes_vary = any(node.op_type in SIZING_OPS for node in before.model.graph.node)
-    for number, new in zip(numbers, after.inferences, strict=True):
+    for number, new in zip(feeds, after.inferences, strict=True):
         if results and results[-1].status == "different":
             break
         old = before.inferences[number]
         spreads = before.spread_meter(number).spreads
         results.append(compare_outputs(old.outputs, new.outputs, tolerance, spreads, deadline, sizes_vary))
-    return results
+    result = _worst(results)
+    if tolerance == "equal" and result.status == "different":
+        return _as_users_run(before, after, feeds, result)
+    return result
 
 
 def _as_users_run(

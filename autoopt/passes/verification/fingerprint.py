@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
 from autoopt.model.split import weight_at
-from autoopt.model.tensors import graphs, names_of, nodes, plain_domain
+from autoopt.model.tensors import graphs, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
     from autoopt.passes.base import Touch
 
@@ -55,7 +55,11 @@ def _fingerprint(model: ModelProto, view: _View) -> str:
     _update(digest, model.ir_version, opsets)
     _add_graph(digest, model.graph, {}, view)
     for function in sorted(model.functions, key=lambda function: (function.domain, function.name)):
-        _add_function(digest, function, view)
+        names = {name: f"arg{position}" for position, name in enumerate(function.input)}
+        _update(digest, function.domain, function.name, list(function.attribute), len(function.input))
+        _update(digest, sorted((entry.domain, entry.version) for entry in function.opset_import))
+        _add_nodes(digest, function.node, names, view)
+        _update(digest, [names.get(name, "?") for name in function.output])
     if "metadata" in view.kinds:
         _update(digest, sorted((entry.key, entry.value) for entry in model.metadata_props))
     return digest.hexdigest()
@@ -92,24 +96,15 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], view:
     of the values visible from outside; it is empty for the main graph, whose signature counts.
     """
     is_main = not outer
-    names = dict(outer)
-    inputs: set[str] = set()
+    inputs: dict[str, str] = {}
     for number, value in enumerate(graph.input):
-        inputs.add(value.name)
-        names[value.name] = f"{len(outer)}:in{number}"
-        if is_main:
-            names[value.name] = value.name
-        _update(digest, names[value.name], value.type.SerializeToString(deterministic=True))
-    tensor_names, tensor_digests = [], []
-    for tensor in graph.initializer:
-        tensor_digest = view.digest_tensor(tensor)
-        tensor_names.append(tensor.name)
-        tensor_digests.append(tensor_digest)
-        prefix = ""
-        if tensor.name in inputs:
-            prefix = names[tensor.name]  # a default value: the caller may give another
-        names[tensor.name] = prefix + tensor_digest
-    _update(digest, sorted(tensor_digests), len(graph.sparse_initializer))
+        inputs[value.name] = value.name if is_main else f"{len(outer)}:in{number}"
+        _update(digest, inputs[value.name], value.type.SerializeToString(deterministic=True))
+    weights = [(tensor.name, view.digest_tensor(tensor)) for tensor in graph.initializer]
+    names = {**outer, **inputs}
+    for name, content in weights:
+        names[name] = inputs.get(name, "") + content  # of an input, it is a default: the caller may give another
+    _update(digest, sorted(content for _, content in weights), len(graph.sparse_initializer))
     _add_nodes(digest, graph.node, names, view)
     for value in graph.output:
         name, kind = "", b""
@@ -118,11 +113,11 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], view:
         _update(digest, "out", names.get(value.name, "?"), name)
         _update(digest, kind)
     if "types" in view.kinds:
-        weights = names_of(graph.initializer)
-        typed = [value for value in graph.value_info if value.name not in weights]
+        constants = dict(weights)
+        typed = [value for value in graph.value_info if value.name not in constants]
         _update(digest, sorted((value.name, value.type.SerializeToString(deterministic=True)) for value in typed))
     if "names" in view.kinds:
-        _update(digest, graph.name, sorted(tensor_names))
+        _update(digest, graph.name, sorted(name for name, _ in weights))
 
 
 def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str], view: _View) -> None:
@@ -154,14 +149,6 @@ def _add_attribute(digest: _Hash, attribute: AttributeProto, names: Mapping[str,
         plain.CopyFrom(attribute)
         plain.doc_string = ""
         digest.update(plain.SerializeToString(deterministic=True))
-
-
-def _add_function(digest: _Hash, function: FunctionProto, view: _View) -> None:
-    names = {name: f"arg{position}" for position, name in enumerate(function.input)}
-    _update(digest, function.domain, function.name, list(function.attribute), len(function.input))
-    _update(digest, sorted((entry.domain, entry.version) for entry in function.opset_import))
-    _add_nodes(digest, function.node, names, view)
-    _update(digest, [names.get(name, "?") for name in function.output])
 
 
 def _describe_tensor(tensor: TensorProto) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
@@ -111,14 +112,14 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
         None for a model of an old operator set, and for one that computes in subgraphs or functions, whose values have
         no known type.
     """
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    stated = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    opset = ALLOWS_ZERO if stated is None else stated
     inner = list(walk_nodes(model.graph))[len(model.graph.node) :]
     computes_inside = bool(model.functions) or any(node.op_type not in EXACT_OPS for node in inner)
-    if (opset is not None and opset < MIN_OPSET) or computes_inside:
+    if opset < MIN_OPSET or computes_inside:
         return None
     copy = deepcopy(model)
-    if opset is None:
-        opset = ALLOWS_ZERO
+    if stated is None:
         copy.opset_import.append(helper.make_opsetid("", opset))
     varying = values_from_inputs(model)
     constants = _small_constants(model)
@@ -129,7 +130,7 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
         if varying.isdisjoint(node.output):
             nodes.append(node)
             continue
-        jumps = jumps or writer.jumps(node)
+        jumps |= writer.jumps(node)
         nodes += writer.noisy(node)
     replace_items(copy.graph.node, nodes)
     copy.graph.initializer.extend(writer.constants())
@@ -155,16 +156,9 @@ class _NoiseWriter:
 
     def noisy(self, node: NodeProto) -> list[NodeProto]:
         """The node with noise on its terms and results, in the order of execution. Renames its terms and results."""
-        before: list[NodeProto] = []
         after: list[NodeProto] = []
         inputs = list(node.input)
-        if node.op_type in SUMMING_OPS:
-            terms: Container[str] = self.inexact if node.op_type in TWO_TERM_OPS else self.terms
-            for position, name in enumerate(node.input):
-                if name in terms and self._amplitude(name):
-                    term = f"{name}__term_{self.places}"
-                    before += self._noise(name, term, self.types[name], size=LOOSE_OPS.get(node.op_type, 1.0))
-                    node.input[position] = term
+        before = self._noisy_terms(node) if node.op_type in SUMMING_OPS else []
         is_exact = self._is_exact(node)
         if not is_exact or not self.inexact.isdisjoint(inputs):
             self.inexact.update(node.output)
@@ -175,6 +169,17 @@ class _NoiseWriter:
                     node.output[position] = exact
                     after += self._noise(exact, name, self.types[name], is_unit=node.op_type in UNIT_OPS)
         return [*before, node, *after]
+
+    def _noisy_terms(self, node: NodeProto) -> list[NodeProto]:
+        """Nodes that put noise on the terms of a sum, which gets them in place of its own."""
+        nodes: list[NodeProto] = []
+        terms: Container[str] = self.inexact if node.op_type in TWO_TERM_OPS else self.terms
+        for position, name in enumerate(node.input):
+            if name in terms and self._amplitude(name):
+                term = f"{name}__term_{self.places}"
+                nodes += self._noise(name, term, self.types[name], size=LOOSE_OPS.get(node.op_type, 1.0))
+                node.input[position] = term
+        return nodes
 
     def jumps(self, node: NodeProto) -> bool:
         """True for a node whose result can jump because a rounding moves its input over a boundary."""
@@ -285,14 +290,8 @@ def _given_types(model: ModelProto) -> dict[str, int]:
 
 def _small_constants(model: ModelProto) -> frozenset[str]:
     """Names of the constants with few enough elements to carry noise."""
-    names = set()
-    for name, tensor in constant_tensors(model.graph).items():
-        elements = 1
-        for size in tensor.dims:
-            elements *= size
-        if 0 < elements <= LARGEST_CONSTANT:
-            names.add(name)
-    return frozenset(names)
+    constants = constant_tensors(model.graph).items()
+    return frozenset(name for name, tensor in constants if 0 < prod(tensor.dims) <= LARGEST_CONSTANT)
 
 
 def _fractions(model: ModelProto, names: Container[str]) -> set[str]:

@@ -86,26 +86,20 @@ def unusual_feeds(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]
     large values; tiny values. Small and large ones come with the other value of each switch, an input of one bool
     such as the `use_cache_branch` of decoders, so that both branches run.
     """
-    makers: list[Callable[[np.ndarray], np.ndarray]] = [
-        np.zeros_like,
-        _small_values,
-        np.ones_like,
-        lambda array: array * np.asarray(LARGE, array.dtype),
-        lambda array: array * np.asarray(TINY, array.dtype),
-    ]
-    floats = [name for name, array in feeds.items() if np.issubdtype(array.dtype, np.floating)]
+    floats = {name: array for name, array in feeds.items() if np.issubdtype(array.dtype, np.floating)}
     switched = {name: ~array for name, array in feeds.items() if array.dtype == bool and array.size == 1}
     if not floats:
         return [{**feeds, **switched}] if switched else []
-    unusual = []
-    for number, maker in enumerate(makers):
-        variant = dict(feeds)
-        if number % 2:
-            variant |= switched
-        for name in floats:
-            variant[name] = maker(feeds[name])
-        unusual.append(variant)
-    return unusual
+    makers: list[tuple[Callable[[np.ndarray], np.ndarray], Mapping[str, np.ndarray]]] = [
+        (np.zeros_like, {}),
+        (_small_values, switched),
+        (np.ones_like, {}),
+        (lambda array: array * np.asarray(LARGE, array.dtype), switched),
+        (lambda array: array * np.asarray(TINY, array.dtype), {}),
+    ]
+    return [
+        {**feeds, **switches, **{name: maker(array) for name, array in floats.items()}} for maker, switches in makers
+    ]
 
 
 def _small_values(array: np.ndarray) -> np.ndarray:
@@ -131,13 +125,7 @@ def _narrow(dims: list[int | str], narrower: list[int | str] | None) -> list[int
     """Take over the sizes that `narrower` fixes."""
     if narrower is None or len(narrower) != len(dims):
         return dims
-    merged: list[int | str] = []
-    for dim, size in zip(dims, narrower, strict=True):
-        if isinstance(size, int):
-            merged.append(size)
-        else:
-            merged.append(dim)
-    return merged
+    return [size if isinstance(size, int) else dim for dim, size in zip(dims, narrower, strict=True)]
 
 
 def _image_sizes(graph: GraphProto, specs: Sequence[InputSpec]) -> dict[str, dict[int, int]]:
