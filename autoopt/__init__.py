@@ -31,7 +31,7 @@ _EXPORTS = {
     "runs": "autoopt.stored_runs",
     "load_run": "autoopt.stored_runs",
     "load": "autoopt.model.session_file",
-    "register_metric": "autoopt.measure.quality.custom",
+    "register_metric": "autoopt.measure.quality.task",
     "get_pass": "autoopt.engine.tools.apply",
     "get_registered_passes": "autoopt.engine.tools.apply",
 }

@@ -2,7 +2,7 @@
 
 from autoopt.api import resume, run
 from autoopt.engine.tools.apply import get_pass, get_registered_passes
-from autoopt.measure.quality.custom import register_metric
+from autoopt.measure.quality.task import register_metric
 from autoopt.model.session_file import load
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.composed.sequence import Repeat, Sequence

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
-from autoopt.data.in_memory import Data, Model, Serializable, data_file, model_file
-from autoopt.data.reading import Preprocess, Reading
+from autoopt.data.reading import Data, Model, Preprocess, Reading, Serializable, data_file, model_file
 from autoopt.engine.parts.run_of_parts import is_outdated
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import check_out

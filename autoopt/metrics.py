@@ -62,7 +62,7 @@ def _top_accuracy(count: int) -> Metric:
 
 
 def _retrieval(kind: str, count: int) -> Metric:
-    name, function = f"{kind}_at_{count}", f"embeddings:{kind}"
+    name, function = f"{kind}_at_{count}", f"vectors:{kind}"
     summary = f"share of queries with an item of the same label among the {count} most similar"
     if kind == "ndcg":
         summary = f"normalized discounted cumulative gain of the {count} most similar items"
@@ -92,22 +92,22 @@ _BUILT_IN = (
     _top_accuracy(5),
     _task("f1", "fraction", "maximize", "classification:f1", "macro-averaged F1"),
     _task("auc", "fraction", "maximize", "classification:auc", "area under the ROC curve, one versus rest"),
-    _task("r2", "1", "maximize", "regression:r2", "coefficient of determination"),
-    _task("mse", "label unit squared", "minimize", "regression:squared_error", "mean squared error"),
-    _task("mae", "label unit", "minimize", "regression:absolute_error", "mean absolute error"),
+    _task("r2", "1", "maximize", "vectors:r2", "coefficient of determination"),
+    _task("mse", "label unit squared", "minimize", "vectors:squared_error", "mean squared error"),
+    _task("mae", "label unit", "minimize", "vectors:absolute_error", "mean absolute error"),
     _task("map", "fraction", "maximize", "detection:mean_precision", "mean average precision; of boxes as in COCO"),
     _task("map50", "fraction", "maximize", "detection:box_precision", "mAP of boxes that overlap by half", at=0.5),
     _task("exact_match", "fraction", "maximize", "sequences:exact_match", "share of sequences that are all right"),
     _task("cer", "fraction", "minimize", "sequences:character_error_rate", "character error rate: edits over labels"),
     _task("wer", "fraction", "minimize", "sequences:word_error_rate", "word error rate: edits over words of labels"),
     _task("perplexity", "1", "minimize", "sequences:perplexity", "exp of the mean negative log likelihood of labels"),
-    _task("psnr", "dB", "maximize", "regression:signal_to_noise", "peak signal-to-noise ratio, labels in 0..1"),
+    _task("psnr", "dB", "maximize", "vectors:signal_to_noise", "peak signal-to-noise ratio, labels in 0..1"),
     _task("miou", "fraction", "maximize", "classification:mean_iou", "mean intersection over union of the classes"),
     _retrieval("recall", 1),
     _retrieval("recall", 10),
     _retrieval("ndcg", 10),
-    _task("spearman", "1", "maximize", "embeddings:spearman", "rank correlation of similarities with the labels"),
-    _task("si_sdr", "dB", "maximize", "regression:si_sdr", "scale-invariant signal-to-distortion ratio"),
+    _task("spearman", "1", "maximize", "vectors:spearman", "rank correlation of similarities with the labels"),
+    _task("si_sdr", "dB", "maximize", "vectors:si_sdr", "scale-invariant signal-to-distortion ratio"),
     _task("frame_f1", "fraction", "maximize", "classification:frame_f1", "F1 of positive frames, such as speech"),
     Metric(AGREEMENT, "fraction", "maximize", "fidelity", "agreement with the source's decisions, mean of outputs"),
     Metric("cosine", "1", "maximize", "fidelity", "cosine similarity to the source model's outputs, worst output"),

@@ -211,6 +211,15 @@ class Timing:
     """Length of a block in ns. Short blocks alternate often, so that a disturbance meets all models: beside other
     programs, the ratio of two models of 3 ms with a true ratio of 0.95 was 0.93 to 1.00 in blocks of 4 ms after a
     lead-in of 3 ms, 0.94 to 0.96 in short ones."""
+    lead_calls: int = 2
+    """Fewest inferences of a lead-in, unless they take longer than `long_lead_ns`. Without any, two models of 6 and
+    11 ms had a ratio of 0.59; with five inferences, 0.57."""
+    long_lead_ns: float = 5e7
+    """Longest lead-in of that many inferences, in ns."""
+    block_calls: int = 2
+    """Fewest inferences of a block, unless they take longer than `long_block_ns`."""
+    long_block_ns: float = 2e7
+    """Longest block of that many inferences, in ns."""
     long_ns: float = 2e8
     """Time of one inference, in ns, from which cold caches at its start no longer matter. A model of 5 ms that ran
     after another one took 3 % longer, and its partner of 3 ms 8 %."""
@@ -238,6 +247,37 @@ class Timing:
     ms on a shared machine the interval was about as wide after 24 pairs of blocks as after 180."""
     fewest_pairs: int = 3
     """Pairs of blocks below which nothing can be said about their spread."""
+    wide: float = 0.1
+    """Relative width from which an interval is wide."""
+    pairs_if_wide: int = 6
+    """Fewest pairs of blocks of a wide interval."""
+    pairs: int = 12
+    """Fewest pairs of blocks of other intervals."""
+    hopeless: float = 1.5
+    """Factor to the best candidate so far from which a look at one session of each model is enough to give a candidate
+    up. Sessions differ by 1 to 3 %, a few by a quarter for as long as they live."""
+    hopeless_where_busy: float = 2.0
+    """The same beside other programs. Beside ten busy processes, a ratio of 1.33 of models on two threads looked like
+    1.3 to 2.0."""
+    first_share: float = 0.02
+    """Share of the time for warming up the first session of a model."""
+    next_share: float = 0.01
+    """Share of the time for warming up each further session."""
+    drift: float = 0.1
+    """Relative drift of the source's blocks above which the machine counts as disturbed."""
+    spread: float = 0.3
+    """Relative spread of the source's blocks above which the machine counts as disturbed."""
+    clock_share: float = 0.1
+    """Share of the setting `seconds` for measuring by the clock where the machine is busy. More of it says little: in
+    5 to 7 s beside eight busy processes, intervals of six models were 8 to 40 % wide on each side, and other programs
+    add 20 % whatever the time."""
+    cpu_share: float = 0.4
+    """Share of the setting `seconds` for measuring on one thread."""
+    one_thread_replicas: int = 3
+    """Most sessions of each model on one thread: beside the error of `difference`, more tell nothing. With four
+    sessions and twelve rounds, intervals were 1 to 4 % wide on each side beside eight busy processes."""
+    one_thread_rounds: int = 6
+    """Most rounds of blocks on one thread."""
     beyond_sessions: int = 8
     """The number of sessions of each model that `beyond_processes` was found with."""
     unequal: float = 4.0

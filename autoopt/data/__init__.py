@@ -1,18 +1,19 @@
 """Data sets: their configs, which import fast, and the code that reads them in a worker, which is imported late.
 
-Read `config` first. `components` lists the parts that a config may name, `sources` and `steps` implement them, and
-`opening` builds a `dataset` from them.
+Read `config` first. It lists the parts that a config may name; `sources` and `steps` implement them, and `opening`
+builds a `dataset` from them.
 """
 
 from __future__ import annotations
 
-from autoopt.data.components import (
+from autoopt.data.config import (
+    ComponentConfig,
+    DataConfig,
     register_dataloader,
     register_load_dataset,
     register_post_process,
     register_pre_process,
 )
-from autoopt.data.config import ComponentConfig, DataConfig
 from autoopt.data.digest import digest
 
 __all__ = [

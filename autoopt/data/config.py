@@ -1,19 +1,123 @@
-"""The data config as written in dag.yaml: a path, a composition of components, or the Hugging Face shorthand."""
+"""The data config as written in dag.yaml, and the components that it may name: built in, or decorated functions.
+
+@register_load_dataset("mine")   # (**params) -> DataSet, {name: array} with optional "labels", or (arrays, labels)
+@register_pre_process("mine")    # (DataSet, **params) -> DataSet
+@register_dataloader("mine")     # (DataSet, **params) -> DataSet: orders, samples, repeats
+@register_post_process("mine")   # (list of outputs, **params) -> predictions
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
-from autoopt.data.components import BUILT_IN, Kind
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 
-Json: TypeAlias = dict[str, object]
+Kind: TypeAlias = Literal["load_dataset", "pre_process", "post_process", "dataloader"]
+Component: TypeAlias = Callable[..., object]
+"""Its arguments are the parameters in the config, and its result depends on the kind."""
+Function = TypeVar("Function", bound=Component)
+BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
+    "load_dataset": {
+        "npz": "autoopt.data.sources.arrays:load_npz",
+        "npy": "autoopt.data.sources.arrays:load_npy",
+        "onnx_test_data": "autoopt.data.sources.arrays:load_onnx_test_data",
+        "csv": "autoopt.data.sources.tables:load_csv",
+        "parquet": "autoopt.data.sources.tables:load_parquet",
+        "images": "autoopt.data.sources.media:load_images",
+        "sounds": "autoopt.data.sources.media:load_sounds",
+        "text": "autoopt.data.sources.tables:load_text",
+        "huggingface": "autoopt.data.sources.tables:load_huggingface",
+        "synthetic": "autoopt.data.sources.synthetic:load",
+    },
+    "pre_process": {
+        "cast": "autoopt.data.steps:cast",
+        "normalize": "autoopt.data.steps:normalize",
+        "transpose": "autoopt.data.steps:transpose",
+        "reshape": "autoopt.data.steps:reshape",
+        "tokenize": "autoopt.data.steps:tokenize",
+    },
+    "post_process": {
+        "argmax": "autoopt.data.steps:argmax",
+        "softmax": "autoopt.data.steps:softmax",
+        "sigmoid": "autoopt.data.steps:sigmoid",
+        "output": "autoopt.data.steps:output",
+        "threshold": "autoopt.data.steps:threshold",
+        "yolo_boxes": "autoopt.data.boxes:yolo_boxes",
+        "yolox_boxes": "autoopt.data.boxes:yolox_boxes",
+        "ssd_boxes": "autoopt.data.boxes:ssd_boxes",
+        "ctc_greedy": "autoopt.data.scores:ctc_greedy",
+    },
+    "dataloader": {
+        "default": "autoopt.data.steps:in_order",
+        "shuffle": "autoopt.data.steps:shuffle",
+    },
+}
+"""The dotted name of each built-in function, by kind and name; they are imported when they are first used."""
+_registered: dict[tuple[Kind, str], Component] = {}
+"""The functions of user scripts."""
 
+
+def component(kind: Kind, name: str) -> Component:
+    """The component of a kind with a name.
+
+    Raises:
+        InputError: There is no such component; the message names the nearest one.
+    """
+    if (kind, name) in _registered:
+        return _registered[kind, name]
+    if name not in BUILT_IN[kind]:
+        raise unknown_component(kind, name)
+    module, _, attribute = BUILT_IN[kind][name].partition(":")
+    function: Component = getattr(importlib.import_module(module), attribute)
+    return function
+
+
+def unknown_component(kind: Kind, name: str) -> InputError:
+    """The error for a name that no component of the kind has; it names the nearest one."""
+    names = [*BUILT_IN[kind], *(other for of_kind, other in _registered if of_kind == kind)]
+    return InputError(f"unknown {kind} {name!r}", remedy=did_you_mean(name, names) or f"known: {', '.join(names)}")
+
+
+def register_load_dataset(name: str) -> Callable[[Function], Function]:
+    """Register a function that loads a data set."""
+    return _register("load_dataset", name)
+
+
+def register_pre_process(name: str) -> Callable[[Function], Function]:
+    """Register a function that makes items model-ready."""
+    return _register("pre_process", name)
+
+
+def register_post_process(name: str) -> Callable[[Function], Function]:
+    """Register a function that turns a model's outputs into predictions."""
+    return _register("post_process", name)
+
+
+def register_dataloader(name: str) -> Callable[[Function], Function]:
+    """Register a function that orders and samples items."""
+    return _register("dataloader", name)
+
+
+def _register(kind: Kind, name: str) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        other = _registered.get((kind, name))
+        # A worker that reads the same script again registers its functions again.
+        is_reload = other is not None and other.__code__.co_filename == function.__code__.co_filename
+        if name in BUILT_IN[kind] or (other is not None and not is_reload):
+            raise InputError(f"{kind} {name!r} is registered twice")
+        _registered[kind, name] = function
+        return function
+
+    return decorate
+
+
+Json: TypeAlias = dict[str, object]
 PATH_PARAMS: Final = ("path", "labels", "tokenizer", "preprocessor", "vocabulary")
 """Parameters of `load_dataset` and `pre_process` that name files or folders, which must exist."""
 

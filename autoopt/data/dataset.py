@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from autoopt.errors import InputError, did_you_mean
+from autoopt.errors import InputError
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Feed: TypeAlias = dict[str, Array]
-LABELS: Final = ("label", "labels", "target", "targets", "class", "y")
-"""Names of arrays and columns that are the ground truth unless the user names another."""
 IGNORED: Final = -100
 """Label of a position that does not count."""
 Choose: TypeAlias = Callable[[int], Array]
 """Takes the number of items, returns the indices of those to use in their order."""
-
-
 MIN_ITEMS: Final = 8
 """Fewer equal items do not show that an input never changes."""
 MAX_CONSTANT: Final = 1024
@@ -88,17 +84,6 @@ class DataSet:
         if self.labels is None:
             return columns, None
         return columns, self.labels[items]
-
-
-def check_columns(columns: Mapping[str, object], names: Iterable[str], where: str) -> None:
-    """Check that columns exist.
-
-    Raises:
-        InputError: One does not; names the nearest.
-    """
-    for name in names:
-        if name not in columns:
-            raise InputError(f"no column {name!r}", where=where, remedy=did_you_mean(name, columns))
 
 
 def plain_labels(labels: Array) -> Array:

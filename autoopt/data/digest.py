@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.data.config import DataConfig, map_texts
-from autoopt.data.csv_files import listed_files
+from autoopt.data.files import listed_files
 from autoopt.errors import InputError
 from autoopt.model.files import external_names, known_digest
 

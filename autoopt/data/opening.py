@@ -14,10 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.components import BUILT_IN, Component, Kind, component
-from autoopt.data.config import ComponentConfig, DataConfig
-from autoopt.data.csv_files import folder_loader, loader_of_list
-from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, check_columns, plain_labels
+from autoopt.data.config import BUILT_IN, Component, ComponentConfig, DataConfig, Kind, component
+from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, plain_labels
+from autoopt.data.files import check_columns, folder_loader, loader_of_list
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.roles import TOKEN_NAMES
 from autoopt.model.roles import Kind as RoleKind

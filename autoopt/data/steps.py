@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet, check_columns
+from autoopt.data.dataset import Array, DataSet
+from autoopt.data.files import check_columns
+from autoopt.errors import InputError
+from autoopt.model.roles import Kind, names_with
+from autoopt.option_names import option
 
 Values: TypeAlias = float | Sequence[float]
 """One number for all, or one per index of an axis."""
@@ -93,3 +98,66 @@ def _map(data: DataSet, names: Sequence[str] | None, change: Callable[[Array], A
         names = [name for name, array in data.columns.items() if array.ndim]
     check_columns(data.columns, names, data.name)
     return replace(data, columns={**data.columns, **{name: change(data.columns[name]) for name in names}})
+
+
+LENGTH: Final = 128
+"""Tokens of a text for a model that takes any number."""
+
+
+def tokenize(
+    data: DataSet,
+    tokenizer: str,
+    length: int | None = None,
+    column: str | None = None,
+    model: str | None = None,
+    roles: Mapping[str, Kind] | None = None,
+) -> DataSet:
+    """Turn a column of texts into token ids, padded with zeros or cut to `length`. Needs the tokenizers library.
+
+    The default column is the only one of texts, else `text`; the default length that of the model's tokens if it is
+    fixed, else 128. `roles` are kinds of its inputs where names tell the wrong ones. A table without texts stays as it
+    is: the tokenizer beside a model need not belong to it.
+
+    Raises:
+        InputError: The library is missing, the file is not a tokenizer, or the column does not exist.
+    """
+    if column is None:
+        texts = [name for name, array in data.columns.items() if array.dtype.kind in "OU"]
+        if not texts:
+            return data
+        column = texts[0] if len(texts) == 1 else "text"
+    if column not in data.columns:
+        remedy = f"choose the texts: {option('inputs', of='COLUMN')}"
+        raise InputError(f"no column {column!r} to tokenize", where=data.name, remedy=remedy)
+    if length is None:
+        length = _tokens_of(model, roles) or LENGTH
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise InputError("texts need the tokenizers library", remedy="pip install 'autoopt[texts]'") from error
+    try:
+        encoder = Tokenizer.from_file(tokenizer)
+    except Exception as error:  # the library raises plain Exception for every bad file
+        raise InputError(f"not a tokenizer file ({error})", where=tokenizer) from error
+    encoder.enable_truncation(length)
+    encoder.enable_padding(length=length)
+    encodings = encoder.encode_batch(list(map(str, data.columns[column])))
+    columns = dict(data.columns)
+    del columns[column]
+    columns["input_ids"] = np.array([encoding.ids for encoding in encodings], np.int64)
+    columns["attention_mask"] = np.array([encoding.attention_mask for encoding in encodings], np.int64)
+    columns["token_type_ids"] = np.array([encoding.type_ids for encoding in encodings], np.int64)
+    reading = f"{Path(tokenizer).name} turns texts into {length} tokens each; the option length cuts or pads to others"
+    return replace(data, columns=columns, reading="; ".join(filter(None, [data.reading, reading])))
+
+
+def _tokens_of(model: str | None, roles: Mapping[str, Kind] | None) -> int | None:
+    """The number of tokens that a model takes; None if it is open, or without a model."""
+    from autoopt.data.sources.synthetic import read_inputs
+
+    if model is None:
+        return None
+    inputs = read_inputs(model, roles)
+    tokens = names_with("tokens", inputs.roles)
+    sizes = [spec.fixed_sizes[1] for spec in inputs.specs if spec.name in tokens and len(spec.dims) == 2]
+    return next(filter(None, sizes), None)

@@ -17,9 +17,8 @@ import numpy as np
 from autoopt.data.dataset import Feed
 from autoopt.errors import SystemFailure, one_line
 from autoopt.json_codec import JsonObject, JsonValue
-from autoopt.measure.inference.batches import evaluation_data, items, sized
-from autoopt.measure.inference.runner import ModelRunner
-from autoopt.measure.latency.profiles import read_profiles, request_for
+from autoopt.measure.inference import ModelRunner, evaluation_data, items, sized
+from autoopt.measure.latency.prepare import read_profiles, request_for
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Estimate
 from autoopt.model.model_file import ModelFile

@@ -45,7 +45,7 @@ def measure_size(request: MeasureRequest) -> MeasureReply:
 size = _meter("worker:measure_size")
 latency = _meter("latency.meter:measure")
 executed_graph = _meter("latency.executed_graph:measure")
-fidelity = _meter("quality.source_comparison:measure")
+fidelity = _meter("quality.fidelity:measure")
 memory = _meter("memory:measure")
 task = _meter("quality.meters:task")
 custom = _meter("quality.meters:custom")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from autoopt.data.components import BUILT_IN, unknown_component
-from autoopt.data.config import DataConfig
+from autoopt.data.config import BUILT_IN, DataConfig, unknown_component
 from autoopt.errors import InputError, did_you_mean
 from autoopt.measure.settings import SETTINGS, MeasurementSettings
 from autoopt.spec import DagSpec

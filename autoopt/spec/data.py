@@ -9,8 +9,7 @@ from typing import ClassVar, Final, cast
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
-from autoopt.data.components import BUILT_IN
-from autoopt.data.config import DataConfig, resolve_path
+from autoopt.data.config import BUILT_IN, DataConfig, resolve_path
 from autoopt.errors import InputError
 from autoopt.spec.source import FieldError, Place, below
 from autoopt.spec.strict_model import StrictModel

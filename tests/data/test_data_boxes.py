@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from autoopt.data.decoding.boxes import (
-    Boxes,
-    corners,
-    intersection_over_union,
-    ssd_boxes,
-    suppress,
-    yolo_boxes,
-    yolox_boxes,
-)
+from autoopt.data.boxes import Boxes, corners, intersection_over_union, ssd_boxes, suppress, yolo_boxes, yolox_boxes
 from autoopt.errors import InputError
 
 BOX = st.tuples(*[st.floats(0, 50)] * 2, *[st.floats(1, 50)] * 2).map(lambda b: [b[0], b[1], b[0] + b[2], b[1] + b[3]])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.data.decoding.class_axis import class_axis
+from autoopt.data.scores import class_axis
 
 RNG = np.random.default_rng(0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autoopt.data import register_dataloader, register_load_dataset, register_post_process, register_pre_process
-from autoopt.data.components import BUILT_IN, component
+from autoopt.data.config import BUILT_IN, component
 from autoopt.errors import InputError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.data.decoding.ctc import best_path, ctc_greedy
+from autoopt.data.scores import best_path, ctc_greedy
 from autoopt.errors import InputError
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoopt.data.csv_files import IMAGES
-from autoopt.data.sources.file_labels import LabelledFiles, classes_by_folder, find_files, labels_by_name
+from autoopt.data.files import IMAGES, LabelledFiles, classes_by_folder, find_files, labels_by_name
 from autoopt.errors import InputError
 
 ROOT = Path("/data")

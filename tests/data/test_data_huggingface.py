@@ -64,7 +64,7 @@ print(json.dumps({name: read(config) for name, config in asked.items()}))
 
 
 def test_columns_of_a_table_become_inputs_and_labels():
-    from autoopt.data.sources.huggingface import from_rows
+    from autoopt.data.sources.tables import from_rows
 
     class Rows(dict):
         column_names = ("pixels", "text", "label")

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from builders import mlp
 
-from autoopt.data.in_memory import data_file, model_file
+from autoopt.data.reading import data_file, model_file
 from autoopt.errors import InputError
 
 

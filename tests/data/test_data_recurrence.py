@@ -11,7 +11,7 @@ from builders import tensor, write
 from onnx import helper
 
 from autoopt.data.dataset import DataSet
-from autoopt.data.sources.recurrence import Recurrence, find_recurrence
+from autoopt.data.worker import Recurrence, find_recurrence
 
 ITEMS = 24
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from autoopt.data.sources import synthetic
-from autoopt.data.sources.signals import LONGEST_VOICE, sound
+from autoopt.data.sources.synthetic import LONGEST_VOICE, sound
 from autoopt.model import io
 
 

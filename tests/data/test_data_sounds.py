@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from scipy.io import wavfile
 
 from autoopt.data.opening import open_data
-from autoopt.data.sources import sounds
+from autoopt.data.sources.media import load_sounds
 from autoopt.data.worker import describe
 from autoopt.errors import InputError
 from autoopt.model import io
@@ -165,7 +165,7 @@ def test_a_missing_reader_is_named_with_what_to_install(folder: Path, monkeypatc
     record(folder / "1.wav", [1, 2])
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(InputError, match="need soundfile") as refused:
-        sounds.load(str(folder))
+        load_sounds(str(folder))
     assert "autoopt[sounds]" in refused.value.remedy
 
 
@@ -178,4 +178,4 @@ def test_a_folder_of_neither_images_nor_sounds_says_what_is_read(folder: Path) -
 @pytest.mark.parametrize("rate", [0, -1, 768_001])
 def test_a_rate_that_no_sound_has_is_refused(tmp_path: Path, rate: int) -> None:
     with pytest.raises(InputError, match=f"sample_rate must be 1 to 768000 Hz, not {rate}"):
-        sounds.load(str(tmp_path), sample_rate=rate)
+        load_sounds(str(tmp_path), sample_rate=rate)

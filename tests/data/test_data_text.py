@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 from autoopt.data.dataset import DataSet
 from autoopt.data.opening import open_data
 from autoopt.data.reading import Reading
-from autoopt.data.sources import text
+from autoopt.data.sources.tables import load_text
+from autoopt.data.steps import tokenize
 from autoopt.errors import InputError
 
 
@@ -45,7 +46,7 @@ def tokenizer(tmp_path):
 def test_labels_of_another_file_belong_to_the_lines(tmp_path):
     (tmp_path / "t.txt").write_text("one\n\ntwo\n")
     (tmp_path / "labels.txt").write_text("b\na\n")
-    data = text.load(str(tmp_path / "t.txt"), labels=str(tmp_path / "labels.txt"))
+    data = load_text(str(tmp_path / "t.txt"), labels=str(tmp_path / "labels.txt"))
     assert data.labels.tolist() == [1, 0]
 
 
@@ -59,7 +60,7 @@ def test_labels_of_another_file_belong_to_the_lines(tmp_path):
 )
 def test_json_lines_have_labels_if_all_of_them_do(tmp_path, rows, labels):
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    data = text.load(str(tmp_path / "t.jsonl"))
+    data = load_text(str(tmp_path / "t.jsonl"))
     assert (None if data.labels is None else data.labels.tolist()) == labels
 
 
@@ -98,18 +99,18 @@ def test_the_tokenizer_beside_a_model_is_for_its_texts(tmp_path, tokenizer):
 def test_lines_that_hold_no_text_are_refused(tmp_path, content):
     (tmp_path / "t.jsonl").write_text(content)
     with pytest.raises(InputError, match=r"t\.jsonl: not readable as lines of text"):
-        text.load(str(tmp_path / "t.jsonl"))
+        load_text(str(tmp_path / "t.jsonl"))
 
 
 def test_a_file_that_is_no_tokenizer_and_a_missing_column_are_named(tmp_path, tokenizer):
     data = DataSet({"text": np.array(["one"], object)}, name="d")
     with pytest.raises(InputError, match="d: no column 'words' to tokenize"):
-        text.tokenize(data, tokenizer, column="words")
+        tokenize(data, tokenizer, column="words")
     numbers = DataSet({"age": np.ones(3, np.float32)})
-    assert text.tokenize(numbers, tokenizer) is numbers, "a table of numbers beside a model of texts"
+    assert tokenize(numbers, tokenizer) is numbers, "a table of numbers beside a model of texts"
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(InputError, match=r"bad\.json: not a tokenizer file"):
-        text.tokenize(data, str(tmp_path / "bad.json"))
+        tokenize(data, str(tmp_path / "bad.json"))
 
 
 def test_lines_end_only_at_line_breaks(tmp_path):

@@ -11,8 +11,7 @@ import pytest
 from autoopt.engine.parts.target_choice import fastest_target, time_in_sittings
 from autoopt.errors import InputError, TimeUp
 from autoopt.measure.intervals.replicas import FEW, over_stretches
-from autoopt.measure.latency.subjects import Replica, Subject
-from autoopt.measure.latency.timer import Block, WarmUp
+from autoopt.measure.latency.timer import Block, Replica, Subject, WarmUp
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.results import ModelResult

@@ -9,7 +9,7 @@ from fake_machine import Machine
 from measure_helpers import run
 
 from autoopt.measure.latency import timer
-from autoopt.measure.latency.load import Load
+from autoopt.measure.latency.busy import Load
 from autoopt.model import io
 
 

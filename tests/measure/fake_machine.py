@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autoopt.measure.latency.load import Load
+from autoopt.measure.latency.busy import Load
 from autoopt.measure.latency.timer import ThreadUsage
 
 MakeSession = Callable[[int], Callable[[], None]]

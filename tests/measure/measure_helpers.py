@@ -12,8 +12,8 @@ from onnx import helper
 
 from autoopt.json_codec import JsonValue
 from autoopt.measure import worker
-from autoopt.measure.latency.estimate import Comparison
-from autoopt.measure.latency.subjects import MakeReplica, Subject
+from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.timer import MakeReplica, Subject
 from autoopt.measure.latency.timing import Measurement
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io

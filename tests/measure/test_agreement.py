@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_output_kinds import EXAMPLES, ITEMS, KINDS, ctc_path, recognized, rows, yolo
 
-from autoopt.data.decoding.ctc import best_path
+from autoopt.data.scores import best_path
 from autoopt.measure.constraints import share_resolution
 from autoopt.measure.quality.agreement import compare_parts, estimate
 from autoopt.metrics import Estimate

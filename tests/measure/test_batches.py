@@ -6,8 +6,7 @@ import builders
 import pytest
 from measure_helpers import QUICK, bare, sigmoid
 
-from autoopt.measure import worker
-from autoopt.measure.inference import batches
+from autoopt.measure import inference, worker
 from autoopt.measure.request import Unmeasurable
 from autoopt.model import io
 
@@ -80,8 +79,8 @@ def test_a_batch_that_the_model_does_not_take_is_named_and_the_rest_is_measured(
 
 def test_the_source_is_opened_once_to_find_its_batch_size(tmp_path, monkeypatch):
     opened = []
-    find = batches._size
-    monkeypatch.setattr(batches, "_size", lambda *arguments: opened.append(arguments) or find(*arguments))
+    find = inference._size
+    monkeypatch.setattr(inference, "_size", lambda *arguments: opened.append(arguments) or find(*arguments))
     source = str(io.save(builders.mlp(seed=11), tmp_path / "source"))
     for seed in (12, 13):
         candidate = str(io.save(builders.mlp(seed=seed), tmp_path / str(seed)))

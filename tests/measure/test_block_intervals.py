@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from autoopt.measure.intervals.blocks import block_interval, mean_of, quantile_of
+from autoopt.measure.intervals.replicas import block_interval, mean_of, quantile_of
 
 BLOCKS = [np.array([3.0, 1.0, 2.0]), np.array([10.0]), np.array([4.0, 4.0, 7.0, 5.0])]
 

@@ -19,19 +19,10 @@ import pytest
 from autoopt.json_codec import JsonObject
 from autoopt.measure.latency import busy as module
 from autoopt.measure.latency import meter, timing
-from autoopt.measure.latency.busy import (
-    CLOCK_SHARE,
-    OtherPrograms,
-    after_a_look,
-    both_ratios,
-    can_go_first,
-    clock_settings,
-    is_serial,
-    needs_one_thread,
-    width_beside,
-)
-from autoopt.measure.latency.load import Load, QuietWait, core_count
+from autoopt.measure.latency.busy import Load, OtherPrograms, QuietWait, can_go_first, core_count
+from autoopt.measure.latency.estimate import after_a_look, both_ratios
 from autoopt.measure.latency.prepare import prepare
+from autoopt.measure.latency.timing import clock_settings, is_serial, needs_one_thread, width_beside
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
@@ -246,7 +237,7 @@ def test_one_thread_tells_more_where_the_clock_is_uncertain(
 def test_beside_other_programs_the_clock_gets_less_time() -> None:
     request = on_threads(2)
     shorter = clock_settings(request, busy=True)
-    assert shorter.seconds == CLOCK_SHARE * request.settings.seconds
+    assert shorter.seconds == TIMING.clock_share * request.settings.seconds
     assert shorter.target_width == width_beside(TIMING.disturbance)
     assert clock_settings(request, busy=False) == request.settings
     assert clock_settings(on_threads(1), busy=True) == request.settings

@@ -7,9 +7,8 @@ import pytest
 from fake_machine import Machine
 from measure_helpers import compared, measured
 
-from autoopt.measure.latency.estimate import Comparison, shared_variance
-from autoopt.measure.latency.pairs import Pair
-from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.comparison import Comparison, Pair, shared_variance
+from autoopt.measure.latency.timer import Subject
 from autoopt.tuning import TIMING
 
 

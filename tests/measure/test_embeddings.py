@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.errors import InputError
-from autoopt.measure.quality import embeddings
-from autoopt.measure.quality.embeddings import ndcg, rank_correlation, recall, spearman
 from autoopt.measure.quality.task import measure
+from autoopt.measure.quality.vectors import ndcg, rank_correlation, recall, spearman
 
 VECTORS = np.array([[1, 0], [0.9, 0.1], [0, 1], [0.1, 0.9], [0.6, 0.5]], np.float32)
 
@@ -19,7 +18,7 @@ def test_large_sets_are_compared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     rng = np.random.default_rng(0)
     vectors, labels = rng.normal(size=(30, 4)), rng.integers(0, 5, 30)
     whole = recall([vectors], labels, 1)
-    monkeypatch.setattr(embeddings, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("autoopt.measure.quality.vectors.ROWS_AT_ONCE", 7)
     assert recall([vectors], labels, 1).tolist() == whole.tolist()
 
 

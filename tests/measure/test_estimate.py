@@ -8,8 +8,8 @@ import pytest
 from fake_machine import Machine, MakeSession
 from measure_helpers import compared
 
+from autoopt.measure.latency.busy import Load
 from autoopt.measure.latency.estimate import STATISTICS, estimates
-from autoopt.measure.latency.load import Load
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate

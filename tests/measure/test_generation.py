@@ -12,11 +12,10 @@ import pytest
 
 from autoopt.data import DataConfig
 from autoopt.errors import InputError
-from autoopt.measure.inference.batches import with_batch_size
-from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.inference import ModelRunner, with_batch_size
 from autoopt.measure.latency import meter
+from autoopt.measure.latency.busy import Load
 from autoopt.measure.latency.generation import steps_after
-from autoopt.measure.latency.load import Load
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import TwoRatios

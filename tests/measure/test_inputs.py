@@ -11,8 +11,8 @@ from onnx import helper
 
 from autoopt.data import DataConfig
 from autoopt.errors import InputError
-from autoopt.measure.inference import batches
-from autoopt.measure.inference.batches import CACHED_DATA_SETS, evaluation_data
+from autoopt.measure import inference
+from autoopt.measure.inference import CACHED_DATA_SETS, evaluation_data
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
@@ -22,7 +22,7 @@ from autoopt.model.model_file import ModelFile
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     empty: dict[str, object] = {}
-    monkeypatch.setattr(batches, "_cache", empty)
+    monkeypatch.setattr(inference, "_cache", empty)
     return empty
 
 

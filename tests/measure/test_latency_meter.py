@@ -13,7 +13,8 @@ import pytest
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.latency import meter, prepare
-from autoopt.measure.latency.prepare import on_cores, subject_of
+from autoopt.measure.latency.meter import on_cores
+from autoopt.measure.latency.prepare import subject_of
 from autoopt.measure.latency.reply import is_slow, pace_of
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings

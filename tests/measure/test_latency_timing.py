@@ -11,12 +11,13 @@ from fake_machine import Machine, MakeSession
 from measure_helpers import compared, measured
 
 from autoopt.measure.latency import timer
-from autoopt.measure.latency.estimate import CallTimes, Comparison
-from autoopt.measure.latency.load import Load
-from autoopt.measure.latency.subjects import Subject
-from autoopt.measure.latency.timing import PAIRS_IF_WIDE, Measurement
+from autoopt.measure.latency.busy import Load
+from autoopt.measure.latency.comparison import CallTimes, Comparison
+from autoopt.measure.latency.timer import Subject
+from autoopt.measure.latency.timing import Measurement
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
+from autoopt.tuning import TIMING
 
 
 def relative_width(estimate: Estimate) -> float:
@@ -177,7 +178,7 @@ def slow_to_open(machine: Machine, microseconds: float, opening_ms: float) -> Ma
 def test_sessions_that_took_long_to_open_are_timed_for_as_long_again(machine: Machine) -> None:
     candidate, source = (slow_to_open(machine, time, 10_000.0) for time in (250_000.0, 600_000.0))
     comparison = compared(candidate, source, seconds=0.5)
-    assert len(comparison.pairs) == PAIRS_IF_WIDE
+    assert len(comparison.pairs) == TIMING.pairs_if_wide
     ratio = comparison.estimate()
     assert 0.35 < ratio.low < 250 / 600 < ratio.high < 0.5
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from autoopt.measure.latency import load as load_module
-from autoopt.measure.latency.load import Load, QuietWait, Reading, core_count, describe, thread_count
+from autoopt.measure.latency import busy
+from autoopt.measure.latency.busy import Load, QuietWait, Reading, core_count, describe, thread_count
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.target import Target
@@ -46,8 +46,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """Loads that the next samples find, on a clock that moves a second with each reading."""
     loads: list[float | None] = []
     clock = iter(range(1000))
-    monkeypatch.setattr(load_module.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(load_module.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(busy.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(busy.time, "monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(Load, "between", lambda before, after: Load(loads.pop(0)))
     return loads
 

@@ -15,9 +15,9 @@ from onnx import helper
 
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
-from autoopt.measure import model_set
-from autoopt.measure.model_set import record
+from autoopt.measure import stored_inputs
 from autoopt.measure.request import SET, Recording, RecordRequest
+from autoopt.measure.stored_inputs import record
 from autoopt.model.model_set import MODEL_SET, ModelSet, Part, Pipeline
 from autoopt.model.session import make_session
 
@@ -63,7 +63,7 @@ def test_an_interruption_of_one_item_does_not_change_what_takes_the_time(
 ) -> None:
     # Three readings an item; the second model of the second item is interrupted.
     readings = (number + 1000.0 * (number > 4) for number in itertools.count())
-    monkeypatch.setattr(model_set.time, "perf_counter", lambda: next(readings))
+    monkeypatch.setattr(stored_inputs.time, "perf_counter", lambda: next(readings))
     recording = recorded(tmp_path, write_pair(tmp_path), save(tmp_path, x=ITEMS))
     assert recording.seconds == {"first": 1, "second": 1}
 
@@ -199,7 +199,7 @@ def test_a_pipeline_that_does_not_run_all_models_is_named(tmp_path: Path, functi
 
 
 def test_recording_ends_where_the_files_would_get_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_set, "MOST_BYTES", 2 * ITEMS[0].nbytes)
+    monkeypatch.setattr(stored_inputs, "MOST_BYTES", 2 * ITEMS[0].nbytes)
     assert recorded(tmp_path, write_pair(tmp_path), save(tmp_path, x=ITEMS)).items == 3
 
 

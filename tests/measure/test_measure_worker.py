@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from autoopt.measure import worker
 from autoopt.measure.latency import timer
-from autoopt.measure.latency.estimate import StopReason
+from autoopt.measure.latency.comparison import StopReason
 from autoopt.measure.meters import METERS
 from autoopt.measure.request import Unmeasurable
 from autoopt.metrics import GENERATION

@@ -9,7 +9,7 @@ from builders import mlp, write
 
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json
-from autoopt.measure.operators import MIN_INFERENCES, by_operator, operator_times
+from autoopt.measure.layerwise import MIN_INFERENCES, by_operator, operator_times
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.results.measurement import OperatorTimes

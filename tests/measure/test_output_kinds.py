@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pytest
 
-from autoopt.data.decoding.class_axis import Dimension
+from autoopt.data.scores import Dimension
 from autoopt.measure.quality.output_kinds import Outputs, Part, parts_of, points_of
 from autoopt.model.roles import output_role
 

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.measure.latency.pairs import (
-    Pair,
-    disturbance,
-    disturbed_share,
-    preempted_share,
-    select_pairs,
-)
+from autoopt.measure.latency.comparison import Pair, disturbance, disturbed_share, preempted_share, select_pairs
 from autoopt.measure.latency.timer import Block
 from autoopt.tuning import TIMING
 

@@ -12,8 +12,7 @@ import builders
 import numpy as np
 import pytest
 
-from autoopt.measure.inference.batches import evaluation_data, sized
-from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.inference import ModelRunner, evaluation_data, sized
 from autoopt.measure.latency import prepare
 from autoopt.measure.request import MeasureRequest
 from autoopt.model import io

@@ -13,7 +13,8 @@ from measure_helpers import sigmoid
 from autoopt.data import DataConfig
 from autoopt.errors import InputError
 from autoopt.measure.latency.meter import measure
-from autoopt.measure.latency.profiles import Profile, geometric_means, read_profiles, request_for
+from autoopt.measure.latency.prepare import Profile, read_profiles, request_for
+from autoopt.measure.latency.reply import geometric_means
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate

@@ -113,7 +113,7 @@ def test_equal_graphs_with_other_external_data_are_not_the_same_model(tmp_path):
 def test_custom_metrics_of_a_user_script(files, tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(
-        "from autoopt.measure.quality.custom import register_metric\n"
+        "from autoopt.measure.quality.task import register_metric\n"
         "@register_metric('half_right', unit='fraction')\n"
         "def half_right(outputs, labels):\n"
         "    'Half a point for each right item.'\n"

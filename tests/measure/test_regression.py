@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from autoopt.errors import InputError
-from autoopt.measure.quality.regression import absolute_error, r2, signal_to_noise, squared_error
+from autoopt.measure.quality.vectors import absolute_error, r2, signal_to_noise, squared_error
 
 VALUES = arrays(np.float64, (6, 2), elements=st.floats(-100, 100))
 ALL = np.arange(6)

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
-from autoopt.measure.inference.runner import ModelRunner, plain
+from autoopt.measure.inference import ModelRunner, plain
 from autoopt.measure.quality.predictions import stack_or_list
 from autoopt.measure.request import MeasureRequest
 from autoopt.model import io

@@ -8,8 +8,8 @@ import pytest
 from measure_helpers import QUICK
 
 from autoopt.errors import InputError
-from autoopt.measure.inference.runner import ModelRunner
-from autoopt.measure.sample import store_inputs
+from autoopt.measure.inference import ModelRunner
+from autoopt.measure.stored_inputs import store_inputs
 from autoopt.model import io
 
 

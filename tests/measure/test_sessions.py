@@ -10,11 +10,11 @@ import builders
 import pytest
 from fake_machine import Machine, MakeSession
 
-from autoopt.measure.inference import runner
+from autoopt.measure import inference
 from autoopt.measure.latency import meter
-from autoopt.measure.latency.estimate import Comparison
-from autoopt.measure.latency.sessions import OpenSessions, SharedRunners
-from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.prepare import OpenSessions, SharedRunners
+from autoopt.measure.latency.timer import Subject
 from autoopt.measure.latency.timing import Measurement
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
@@ -135,7 +135,7 @@ def test_models_that_are_not_shared_are_not_kept(request_of_two: MeasureRequest)
 
 def test_a_prompt_and_its_steps_share_sessions(request_of_two: MeasureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[str, int]] = []
-    make_session = runner.make_session
+    make_session = inference.make_session
 
     def noted(
         path: str, options: dict[str, int], provider: str, threads: int, timed: bool = True, **more: str
@@ -144,7 +144,7 @@ def test_a_prompt_and_its_steps_share_sessions(request_of_two: MeasureRequest, m
             opened.append((path, options.get("intra_op_num_threads", threads)))
         return make_session(path, options, provider, threads, timed=timed, **more)
 
-    monkeypatch.setattr(runner, "make_session", noted)
+    monkeypatch.setattr(inference, "make_session", noted)
     reply = meter.measure(request_of_two)
     assert reply.ratios.keys() == {"latency_p50", "tokens_per_second"}
     assert len(opened) == len(set(opened))

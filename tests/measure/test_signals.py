@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from autoopt.errors import InputError
 from autoopt.measure.quality.classification import frame_f1
-from autoopt.measure.quality.regression import HIGHEST_DB, si_sdr
 from autoopt.measure.quality.task import measure
+from autoopt.measure.quality.vectors import HIGHEST_DB, si_sdr
 
 RNG = np.random.default_rng(0)
 CLEAN = RNG.normal(size=(3, 400))

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from autoopt.measure import worker
-from autoopt.measure.inference import runner
-from autoopt.measure.quality import source_comparison
+from autoopt.measure import inference, worker
+from autoopt.measure.quality import fidelity
 from autoopt.model import io
 from autoopt.tuning import KINDS
 
@@ -97,8 +96,8 @@ def test_a_fast_model_runs_all_items_between_two_numbers(
     payload: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 400 items all are compared: 256, the number below, would leave few to decide a limit."""
-    unlimited = [(count, float("inf")) for count, _ in source_comparison.MORE_ITEMS]
-    monkeypatch.setattr(source_comparison, "MORE_ITEMS", unlimited)
+    unlimited = [(count, float("inf")) for count, _ in fidelity.MORE_ITEMS]
+    monkeypatch.setattr(fidelity, "MORE_ITEMS", unlimited)
     x = np.random.default_rng(7).normal(size=(400, CLASSES, STEPS)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=x)
     assert worker.fidelity(payload)["details"]["items"] == 400
@@ -107,7 +106,7 @@ def test_a_fast_model_runs_all_items_between_two_numbers(
 def test_fewer_items_are_used_where_the_model_is_slow(
     payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_comparison, "MORE_ITEMS", [(count, 0.0) for count, _ in source_comparison.MORE_ITEMS])
+    monkeypatch.setattr(fidelity, "MORE_ITEMS", [(count, 0.0) for count, _ in fidelity.MORE_ITEMS])
     assert worker.fidelity(payload)["details"]["items"] == KINDS.fewest_compared
 
 
@@ -116,8 +115,8 @@ def test_the_time_of_the_source_counts_until_it_has_run_the_items(
 ) -> None:
     np.savez(tmp_path / "data.npz", x=np.random.default_rng(7).normal(size=(40, CLASSES, STEPS)).astype(np.float32))
     seconds = itertools.cycle((0.0, 4.0))  # for the items of the first look
-    monkeypatch.setattr(source_comparison, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    monkeypatch.setattr(source_comparison, "MORE_ITEMS", ((40, 60.0), (16, 60.0)))
+    monkeypatch.setattr(fidelity, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(fidelity, "MORE_ITEMS", ((40, 60.0), (16, 60.0)))
     assert worker.fidelity(payload)["details"]["items"] == 16
     assert worker.fidelity({**payload, "candidate": payload["source"]})["details"]["items"] == 40
     assert worker.fidelity(payload)["details"]["items"] == 40
@@ -126,7 +125,7 @@ def test_the_time_of_the_source_counts_until_it_has_run_the_items(
 def test_a_number_far_above_that_of_the_data_gives_no_time(
     payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_comparison, "MORE_ITEMS", ((80, 1e9), (64, 0.0), (16, 1e9)))
+    monkeypatch.setattr(fidelity, "MORE_ITEMS", ((80, 1e9), (64, 0.0), (16, 1e9)))
     assert worker.fidelity(payload)["details"]["items"] == 16
 
 
@@ -134,13 +133,13 @@ def test_one_session_of_the_candidate_serves_all_items(
     payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    make_session = runner.make_session
+    make_session = inference.make_session
 
     def note(path: str, *args: object, **options: object) -> object:
         opened.append(path)
         return make_session(path, *args, **options)
 
-    monkeypatch.setattr(runner, "make_session", note)
+    monkeypatch.setattr(inference, "make_session", note)
     assert worker.fidelity(payload)["details"]["items"] > KINDS.fewest_compared
     assert opened.count(payload["candidate"]["path"]) == 1
 

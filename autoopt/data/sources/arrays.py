@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from autoopt.data.dataset import LABELS, Array, Choose, DataSet, check_columns
+from autoopt.data.dataset import Array, Choose, DataSet
+from autoopt.data.files import LABELS, check_columns
 from autoopt.errors import InputError, did_you_mean
 from autoopt.model.roles import TOKEN_NAMES
 from autoopt.option_names import option

@@ -1,19 +1,19 @@
 """Sizes of the open dimensions of inputs that are made up: those that the model is meant for, as far as it tells.
 
 Exporters write them into the metadata; strides, fixed dimensions and outputs tell text lines, classifiers and detectors
-apart. Dimensions that no rule knows are left to the names in `synthetic`.
+apart. Sounds, spectra and tokens have usual sizes. Dimensions that no rule knows are left to the names in `synthetic`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from autoopt.data.fit import InputSpec
-from autoopt.model.roles import Dimension, Role
+from autoopt.model.roles import Dimension, Role, names_with
 from autoopt.model.tensors import SAME_SHAPE, constant_shapes, origins
 
 if TYPE_CHECKING:
@@ -221,3 +221,69 @@ def _stride(node: NodeProto) -> tuple[int, int]:
             if attribute.name == "strides" and len(attribute.ints) == 2:
                 return attribute.ints[0], attribute.ints[1]
     return 1, 1
+
+
+SAMPLE_RATE: Final = 16_000
+
+
+class UsualSize(NamedTuple):
+    """The usual size of an open dimension, in words too."""
+
+    size: int
+    text: str
+
+
+SOUND: Final = UsualSize(2 * SAMPLE_RATE, "2 s of sound at 16 kHz")
+PIECE: Final = UsualSize(512, "32 ms of sound at 16 kHz")
+"""For models with recurrent state, which take a sound piece by piece."""
+FRAMES: Final = UsualSize(200, "2 s of sound in frames of 10 ms")
+TOKENS: Final = UsualSize(32, "32 tokens")
+ONE_SOUND: Final = UsualSize(1, "of one sound")
+"""Batch axis of a recurrent state, whose first axis is the layers."""
+PIECES: Final = 32
+"""Pieces of sound in one inference of a model that takes several."""
+_PIECES: Final = re.compile(r"seq|len|frame|time")
+
+
+def signal_sizes(
+    specs: Sequence[InputSpec], roles: Mapping[str, Role], tables: Collection[str]
+) -> dict[str, OpenSizes]:
+    """Size the open dimensions of sounds, spectra, tokens and states, by input; others are left out.
+
+    `tables` names the inputs that index into a table, as tokens do.
+    """
+    sizes_of = {}
+    is_streamed = bool(names_with("state", roles))
+    for spec in specs:
+        role = roles[spec.name]
+        usual = TOKENS if spec.name in tables else _usual_size(spec, role, is_streamed=is_streamed)
+        if usual is None:
+            continue
+        axes = inner_open_axes(spec)
+        if role.kind == "sound":
+            axes = [axis for axis in spec.open_axes if axis in role.axes]
+        by_axis, text = dict.fromkeys(axes, usual.size), usual.text
+        if is_streamed and _PIECES.search(str(spec.dims[:1])):
+            by_axis[0], text = PIECES, f"{PIECES} times {text}"
+        if by_axis:
+            sizes_of[spec.name] = OpenSizes(by_axis, text)
+    return sizes_of
+
+
+def _usual_size(spec: InputSpec, role: Role, *, is_streamed: bool) -> UsualSize | None:
+    """The usual size of an input's open dimensions; None for an input of another kind."""
+    match role.kind:
+        case "state" if inner_open_axes(spec) == [1] and len(spec.dims) == 3:
+            return ONE_SOUND
+        case "sound":
+            return PIECE if is_streamed else SOUND
+        case "tokens" | "indices":
+            return TOKENS
+        case "spectrum":
+            return FRAMES
+    return None
+
+
+def inner_open_axes(spec: InputSpec) -> list[int]:
+    """The open axes behind the first one, which is the batch."""
+    return [axis for axis in spec.open_axes if axis > 0]

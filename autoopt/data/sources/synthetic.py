@@ -1,20 +1,27 @@
-"""Synthetic items from a model's own inputs: shapes, element types, safe ranges; for models without data."""
+"""Synthetic items from a model's own inputs: shapes, element types, safe ranges, sounds; for models without data."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet
+from autoopt.data.dataset import Array, DataSet, Feed
 from autoopt.data.decoder import Decoder, decoder_of
-from autoopt.data.fit import InputSpec, fit, specs_of
-from autoopt.data.sources.open_sizes import OpenSizes, open_sizes, with_features
-from autoopt.data.sources.signals import carry_states, lengths_of, signal_items, signal_sizes
+from autoopt.data.fit import InputSpec, fit, output_specs, specs_of
+from autoopt.data.sources.open_sizes import (
+    SAMPLE_RATE,
+    OpenSizes,
+    inner_open_axes,
+    open_sizes,
+    signal_sizes,
+    with_features,
+)
 from autoopt.errors import InputError, one_line
-from autoopt.model.roles import Kind, Role, input_roles
+from autoopt.model.roles import Kind, Role, input_roles, names_with, output_roles
 from autoopt.model.session import make_session
 from autoopt.model.tensors import constant_shapes, one_hot_lengths, table_lengths
 
@@ -341,3 +348,84 @@ def input_spec(value: ValueInfoProto) -> InputSpec:
         shape = tuple(max(0, dim.dim_value) or dim.dim_param or None for dim in tensor.shape.dim)
     element = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     return InputSpec(value.name, f"tensor({element})", shape)
+
+
+HARMONICS: Final = 12
+"""Overtones of a made-up voice; they reach 1 to 3 kHz."""
+LONGEST_VOICE: Final = 317_011
+"""Samples; no multiple of usual sizes, so that items differ."""
+
+
+def signal_items(
+    rng: np.random.Generator, spec: InputSpec, shape: tuple[int, ...], count: int, role: Role
+) -> list[Array] | None:
+    """Make the items of a sound, a sample rate or a recurrent state; None for any other input.
+
+    Each item continues the sound of the one before. State is zero here; `carry_states` fills it in.
+    """
+    if spec.dtype is None:
+        return None
+    if role.kind == "sound":
+        samples = sound(rng, count * int(np.prod(shape))).reshape(count, *shape)
+        return list(samples.astype(spec.dtype))
+    if role.kind == "sample rate":
+        return [np.full(shape, SAMPLE_RATE, spec.dtype)] * count
+    if role.kind == "state":
+        return [np.zeros(shape, spec.dtype)] * count
+    return None
+
+
+def sound(rng: np.random.Generator, samples: int) -> Array:
+    """A voice of changing pitch in syllables between pauses, and weak noise: within -1 and 1, at 16 kHz.
+
+    Longer ones repeat it.
+    """
+    time = np.arange(min(samples, LONGEST_VOICE)) / SAMPLE_RATE
+    pitch = rng.uniform(90, 220) * (1 + 0.2 * np.sin(2 * np.pi * 0.7 * time) + 0.1 * np.sin(2 * np.pi * 2.3 * time))
+    phase = 2 * np.pi * np.cumsum(pitch) / SAMPLE_RATE
+    voice = np.zeros(len(time))
+    for harmonic in range(1, HARMONICS + 1):
+        voice += rng.uniform(0.2, 1) / harmonic * np.sin(harmonic * phase)
+    syllables = np.clip(np.sin(2 * np.pi * 2.5 * time), 0, None) * (np.sin(2 * np.pi * 0.4 * time) > -0.7)
+    return np.resize(0.3 * voice * syllables + 0.003 * rng.standard_normal(len(time)), samples)
+
+
+def lengths_of(feed: Mapping[str, Array], specs: Sequence[InputSpec], roles: Mapping[str, Role]) -> Feed:
+    """Make the values of the inputs that tell how much of another input counts: all of it."""
+    measured: dict[str, int] = {}
+    for spec in specs:
+        open_axes = inner_open_axes(spec)
+        if open_axes and spec.name in feed:
+            measured[spec.name] = feed[spec.name].shape[open_axes[-1]]
+    lengths: Feed = {}
+    for length in names_with("length", roles):
+        if measured and length in feed:
+            closest = max(measured, key=lambda name: len(os.path.commonprefix([name, length])))  # noqa: RUF071  letters
+            lengths[length] = np.full_like(feed[length], measured[closest])
+    return lengths
+
+
+def carry_states(
+    model: str, arrays: dict[str, list[Array]], specs: Sequence[InputSpec], roles: Mapping[str, Role]
+) -> None:
+    """Replace recurrent states by the outputs of the model for the item before, in place.
+
+    They stay zero where the model returns no such states or does not run.
+    """
+    states = [name for name in names_with("state", roles) if name in arrays]
+    if not states:
+        return
+    try:
+        session = make_session(model)
+        inputs = specs_of(session)
+        returned = output_roles(output_specs(session), specs, roles)
+        outputs = {role.feeds: name for name, role in returned.items() if role.kind == "state"}
+        if not outputs:
+            return
+        for number in range(len(arrays[states[0]]) - 1):
+            feed = {name: items[number] for name, items in arrays.items()}
+            results = session.run(list(outputs.values()), fit(feed, inputs))
+            for name, result in zip(outputs, results, strict=True):
+                arrays[name] = [*arrays[name][: number + 1], result, *arrays[name][number + 2 :]]
+    except Exception:  # The next call that runs the model reports the runtime's own message.
+        return

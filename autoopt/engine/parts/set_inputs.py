@@ -37,7 +37,7 @@ from autoopt.store import ModelRecord, Store
 from autoopt.target import DEFAULT_EP
 from autoopt.workers import repeated_call
 
-RECORD: Final = "autoopt.measure.model_set:record"
+RECORD: Final = "autoopt.measure.stored_inputs:record"
 GENERATED_ITEMS: Final = 16
 """Number of inputs of a set without data."""
 RECORD_SECONDS: Final = 300.0

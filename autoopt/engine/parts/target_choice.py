@@ -20,11 +20,10 @@ from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs, reques
 from autoopt.errors import InputError, TimeUp
 from autoopt.json_codec import from_json
 from autoopt.measure.intervals.replicas import FEW, over_stretches
-from autoopt.measure.latency.estimate import Comparison, Estimates, estimates
-from autoopt.measure.latency.load import Load, QuietWait
-from autoopt.measure.latency.pairs import Pair
-from autoopt.measure.latency.subjects import Replica, Subject
-from autoopt.measure.latency.timer import Block, WarmUp
+from autoopt.measure.latency.busy import Load, QuietWait
+from autoopt.measure.latency.comparison import Comparison, Pair
+from autoopt.measure.latency.estimate import Estimates, estimates
+from autoopt.measure.latency.timer import Block, Replica, Subject, WarmUp
 from autoopt.measure.latency.timing import Measurement
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
@@ -35,8 +34,8 @@ from autoopt.results.figures import kind
 from autoopt.tuning import RACE, TIMING
 from autoopt.workers.hosts import Host, open_host
 
-OPEN: Final = "autoopt.measure.latency.deployed:open_session"
-TIME: Final = "autoopt.measure.latency.deployed:time_block"
+OPEN: Final = "autoopt.measure.latency.meter:open_session"
+TIME: Final = "autoopt.measure.latency.meter:time_block"
 
 
 def choose_target(parts: Sequence[Part], until: float) -> tuple[ChosenTarget, Baseline, list[str]]:

@@ -46,7 +46,7 @@ from autoopt.workers import Gate, WorkerPool, gated_call
 from autoopt.workers.gate import report_waiting
 from autoopt.working_folder import replacing, working_folder
 
-STORE_INPUTS: Final = "autoopt.measure.sample:store_inputs"
+STORE_INPUTS: Final = "autoopt.measure.stored_inputs:store_inputs"
 PATIENCE: Final = 3.0
 """Seconds for which a run whose time is up waits for other runs' measurements before it writes its result."""
 

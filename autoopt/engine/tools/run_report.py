@@ -28,7 +28,7 @@ from autoopt.target import Target
 from autoopt.workers import Gate, WorkerPool
 
 Json: TypeAlias = Mapping[str, Any]
-PROFILE: Final = "autoopt.measure.operators:operator_times"
+PROFILE: Final = "autoopt.measure.layerwise:operator_times"
 PROFILE_SECONDS: Final = 60.0
 SEARCH: Final = ("strategy", "sampler", "order", "trials", "minutes", "seed")
 """Settings of the search that the page shows."""

@@ -1,4 +1,4 @@
-"""95 % confidence intervals over independent measurements: replicas of a session, or pairs of blocks.
+"""95 % confidence intervals over independent measurements: replicas of a session, pairs of blocks, or blocks of times.
 
 All work on logarithms: ratios of times multiply, and their errors are relative.
 """
@@ -6,16 +6,16 @@ All work on logarithms: ratios of times multiply, and their errors are relative.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
+from typing import TypeAlias
 
 import numpy as np
 
+from autoopt.measure.intervals.items import DRAWS_AT_ONCE, MEAN_RESAMPLES, RESAMPLES, percentile_interval
 from autoopt.metrics import Estimate
 
-RESAMPLES = 1000
-"""Draws of the bootstrap: 25 lie beyond each end of the interval."""
 FEW = 4
 """Fewest replicas whose spread says something about the spread between sessions."""
 
@@ -34,7 +34,7 @@ def log_interval(logs: Sequence[float], *, beyond: float = 0.0, seed: int = 0) -
     if len(values) < 2:
         return _exp(centre, math.log(2), math.log(2))
     rng = np.random.default_rng(seed)
-    resamples = values[rng.integers(0, len(values), (RESAMPLES, len(values)))]
+    resamples = values[rng.integers(0, len(values), (MEAN_RESAMPLES, len(values)))]
     centres = trimmed_mean(np.sort(resamples, axis=1))
     low, high = np.quantile(centres, [0.025, 0.975])
     factor = _widening(len(values))
@@ -125,3 +125,54 @@ def effective_count(values: Sequence[float]) -> float:
     correlation = float(np.corrcoef(before, after)[0, 1])
     correlation = min(max(0.0, correlation), 0.99)
     return max(1.0, len(array) * (1 - correlation) / (1 + correlation))
+
+
+Statistic: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Compute a statistic of resamples, given how often each has each block: (resamples, blocks) -> (resamples,)."""
+
+
+def quantile_of(blocks: Sequence[np.ndarray], share: float) -> Statistic:
+    """Make the statistic of a quantile of all times, interpolated as `np.quantile` does."""
+    times = np.concatenate(blocks)
+    order = np.argsort(times)
+    times = times[order]
+    block_of_time = np.repeat(np.arange(len(blocks)), list(map(len, blocks)))[order]
+
+    def quantile(repetitions: np.ndarray) -> np.ndarray:
+        ends = np.cumsum(repetitions[:, block_of_time], axis=1)
+        last = ends[:, -1] - 1
+        positions = share * last
+        ranks = positions.astype(int)
+        below = times[(ends <= ranks[:, None]).sum(axis=1)]
+        above = times[(ends <= np.minimum(ranks + 1, last)[:, None]).sum(axis=1)]
+        return np.asarray(below + (above - below) * (positions - ranks))
+
+    return quantile
+
+
+def mean_of(blocks: Sequence[np.ndarray], counts: np.ndarray) -> Statistic:
+    """Make the statistic of the mean of the times that count, of which `counts` marks those of all blocks in turn."""
+    starts = np.cumsum([0, *map(len, blocks)])[:-1]
+    sums = np.add.reduceat(np.where(counts, np.concatenate(blocks), 0.0), starts)
+    numbers = np.add.reduceat(counts.astype(np.float64), starts)
+    return lambda repetitions: np.asarray(repetitions @ sums / (repetitions @ numbers))
+
+
+def block_interval(statistic: Statistic, blocks: Sequence[np.ndarray], beyond: float) -> Estimate:
+    """Estimate a positive statistic of all blocks, with an interval as wide as `log_interval` makes it for few units.
+
+    `beyond` is the half-width, in logarithms, of an independent error that the blocks do not show.
+    """
+    count = len(blocks)
+    value = float(statistic(np.ones((1, count), int))[0])
+    if count < 2:
+        return widened(Estimate.exact(value), count, beyond)
+    rng = np.random.default_rng(0)  # the same times always have the same interval
+    per_draw = max(1, DRAWS_AT_ONCE // sum(map(len, blocks)))
+    resampled = []
+    for start in range(0, RESAMPLES, per_draw):
+        size = min(per_draw, RESAMPLES - start)
+        drawn = rng.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
+        repetitions = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
+        resampled.append(statistic(repetitions))
+    return widened(percentile_interval(value, np.concatenate(resampled)), count, beyond)

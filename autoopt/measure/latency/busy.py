@@ -1,51 +1,182 @@
-"""Measures against the disturbance by other programs, all of them optional.
+"""Other programs: their load, waiting until they are quiet, and precedence over them.
 
 `OtherPrograms` is what a measurement sees of it. Beside other programs, the threads of a model lose their cores at
 different times, and no estimator makes up for that: ratios of models on two threads had intervals of 1.8 % on each side
-with it and of 30 % without (benchmarks/measurement/README.md).
-
-- Precedence: with real-time priority they keep their cores, and blocks are equal within 1 %. Linux grants it to root,
-  to CAP_SYS_NICE and within the limit that `ulimit -r` shows.
-- Without it, candidates are timed on one thread too. Beside two and eight busy processes on two cores, ratios by the
-  clock spread by 10 to 40 % from one process to the next, those of CPU times on one thread by 1 to 5 %.
+with precedence and of 30 % without (benchmarks/measurement/README.md). With real-time priority they keep their cores,
+and blocks are equal within 1 %. Linux grants it to root, to CAP_SYS_NICE and within the limit that `ulimit -r` shows.
+Without it, candidates are timed on one thread too.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from autoopt.json_codec import JsonObject, JsonValue
-from autoopt.measure.inference.runner import NO_SPINNING, resting
-from autoopt.measure.latency import timer
-from autoopt.measure.latency.load import Load, QuietWait, Reading, core_count, describe, thread_count
-from autoopt.measure.latency.subjects import Subject, SubjectOf
 from autoopt.measure.request import MeasureRequest
-from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import TwoRatios, error_of
-from autoopt.metrics import NORMAL, Estimate
+from autoopt.measure.two_ratios import contention
 from autoopt.model.model_file import ModelFile
 from autoopt.tuning import TIMING
 
+
+@dataclass(frozen=True)
+class Reading:
+    """Seconds since some start: of the clock, of cores busy, of this process on a core."""
+
+    clock: float
+    busy: float
+    """Of the cores that this process may use; -1 where the system does not report it."""
+    process: float
+    runnable: int = 1
+    """Threads of the machine that were on a core or waited for one, with this one."""
+    elsewhere: float = 0.0
+    """Of the other cores."""
+
+    @staticmethod
+    def now() -> Reading:
+        try:
+            statistics = Path("/proc/stat").read_text()
+        except OSError:
+            return Reading(time.monotonic(), -1.0, time.process_time())
+        all_cores, *lines = statistics.splitlines()
+        own = {f"cpu{core}" for core in affinity()}
+        busy = sum(_busy_seconds(line) for line in lines if line.partition(" ")[0] in own)
+        elsewhere = _busy_seconds(all_cores) - busy
+        runnable = int(statistics.split("procs_running ", 1)[1].split("\n", 1)[0])
+        return Reading(time.monotonic(), busy, time.process_time(), runnable, elsewhere)
+
+
+def _busy_seconds(line: str) -> float:
+    """Seconds that a line of `/proc/stat` counts as busy."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, line.split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Load:
+    """The activity of other programs during a measurement."""
+
+    cores: float | None = None
+    """The cores that they used, of those that this process may use; None if that is not measurable."""
+    runnable: float = 0.0
+    """Mean number of their threads that were on a core or waited for one."""
+    elsewhere: float = 0.0
+    """The other cores of the machine that they used."""
+    gave_way: bool = False
+    """True if they gave their cores to the models while these were timed."""
+
+    @staticmethod
+    def between(before: Reading, after: Reading) -> Load:
+        elapsed = after.clock - before.clock
+        if before.busy < 0 or elapsed < TIMING.sample_seconds:
+            return Load()
+        cores = ((after.busy - before.busy) - (after.process - before.process)) / elapsed
+        elsewhere = (after.elsewhere - before.elsewhere) / elapsed
+        return Load(max(0.0, cores), max(0.0, (before.runnable + after.runnable) / 2 - 1), max(0.0, elsewhere))
+
+    @staticmethod
+    def sample() -> Load:
+        """Look at the load for a moment."""
+        before = Reading.now()
+        time.sleep(TIMING.sample_seconds)
+        return Load.between(before, Reading.now())
+
+    @staticmethod
+    def mean(loads: Sequence[Load]) -> Load:
+        """The mean of several samples, at least one."""
+        known = [load.cores for load in loads if load.cores is not None]
+        runnable = sum(load.runnable for load in loads) / len(loads)
+        elsewhere = sum(load.elsewhere for load in loads) / len(loads)
+        return Load(sum(known) / len(known) if known else None, runnable, elsewhere)
+
+    @property
+    def busy(self) -> bool:
+        return self.cores is not None and self.cores > TIMING.busy_load
+
+    @property
+    def contention(self) -> float:
+        """The contention for caches and memory; 0 beside idle programs."""
+        if self.busy:
+            return contention(self.runnable, core_count())
+        return contention(self.runnable, os.cpu_count() or 1) if self.elsewhere > TIMING.busy_load else 0.0
+
+
+@dataclass
+class QuietWait:
+    """Waits for a quiet machine, with less patience after each failure: some machines are never quiet."""
+
+    in_vain: int = 0
+    """Number of consecutive waits that ended on a busy machine."""
+    is_quiet: bool = False
+    """The machine's state, as far as it is known."""
+    known_until: float = 0.0
+    """Time on `time.monotonic` until which it is known."""
+
+    def wait(self, limit: float) -> dict[str, JsonValue]:
+        """Wait until other processes are quiet.
+
+        The `limit` in seconds is halved for each failed wait since the machine was last quiet; 0 skips the check.
+
+        Returns:
+            `{"waited": seconds, "quiet": bool or None}`; None if the load is unknown.
+        """
+        began = time.monotonic()
+        if began < self.known_until:
+            return {"waited": 0.0, "quiet": self.is_quiet}
+        patience = limit / 2**self.in_vain
+        quiet: bool | None = None
+        while limit > 0:
+            cores = Load.sample().cores
+            if cores is None:
+                break
+            quiet = cores < 2 * TIMING.busy_load
+            if quiet or time.monotonic() - began > patience:
+                break
+        self.in_vain = self.in_vain + 1 if quiet is False else 0
+        return {"waited": round(time.monotonic() - began, 3), "quiet": quiet}
+
+    def note(self, load: Load) -> None:
+        """Take note of the load during a measurement that has just ended."""
+        self.is_quiet = load.cores is not None and not load.busy
+        is_known = self.is_quiet or (load.busy and self.in_vain > 0)
+        self.known_until = time.monotonic() + TIMING.known_seconds if is_known else 0.0
+
+
+def affinity() -> list[int]:
+    """List the cores that this process may use; empty where the system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def core_count() -> int:
+    """Count the cores that this process may use."""
+    return len(affinity()) or os.cpu_count() or 1
+
+
+def describe() -> dict[str, JsonValue]:
+    """Describe what a result depends on: affinity, cores, load average, frequency of the first core in MHz."""
+    frequency: float | None = None
+    with suppress(OSError, ValueError):  # not every system reports it
+        frequency = int(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq").read_text()) / 1000
+    return {"affinity": affinity(), "cores": os.cpu_count(), "load": os.getloadavg()[0], "frequency_mhz": frequency}
+
+
+def thread_count(request: MeasureRequest, model: ModelFile | None) -> int:
+    """Count the intra-op threads of a model; the runtime's default is one for each core."""
+    threads = None if model is None else model.session_options.get("intra_op_num_threads")
+    if not isinstance(threads, int):
+        threads = request.target.threads
+    return threads or core_count()
+
+
 PRIORITY: Final = 1
 """The lowest real-time priority: above all usual programs, below what a system itself runs in real time."""
-CLOCK_SHARE, CPU_SHARE = 0.1, 0.4
-"""Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy. More of it
-by the clock says little: in 5 to 7 s beside eight busy processes, intervals of six models were 8 to 40 % wide on each
-side, and other programs add 20 % whatever the time."""
-REPLICAS, ROUNDS = 3, 6
-"""Sessions of each model and rounds of blocks on one thread at most: beside the error of `DIFFERENCE`, more tell
-nothing. With four sessions and twelve rounds, intervals were 1 to 4 % wide on each side beside eight busy processes."""
-# With fewer, a single wake-up by chance would be more than `TIMING.rare_waits`.
-
-
 _QUIET_WAIT = QuietWait()
 """Shared by all measurements of this worker."""
 
@@ -187,106 +318,9 @@ def _helpers() -> list[int]:
     return [int(name) for name in os.listdir("/proc/self/task") if int(name) not in own]
 
 
-def width_beside(error: float) -> float:
-    """Relative width of an interval that is narrow enough beside an error which more repeats do not reduce.
-
-    Args:
-        error: Standard deviation of the logarithm.
-    """
-    return TIMING.lasting_share * 2 * NORMAL * error
-
-
-def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
-    """Shorten the measurement by the clock where other programs disturb it anyway, and one on one thread follows."""
-    settings = request.settings
-    if busy and timer.can_time_on_core() and any(_runs_on_several(request, model) for model in request.models):
-        width = max(settings.target_width, width_beside(TIMING.disturbance))
-        return replace(settings, seconds=CLOCK_SHARE * settings.seconds, target_width=width)
-    return settings
-
-
-def cpu_settings(settings: MeasurementSettings) -> MeasurementSettings:
-    """The settings of a measurement on one thread."""
-    return replace(
-        settings,
-        seconds=CPU_SHARE * settings.seconds,
-        replicas=min(REPLICAS, settings.replicas),
-        max_pairs=min(ROUNDS, settings.max_pairs),
-        incumbent_ratio=None,
-    )
-
-
-def needs_one_thread(
-    request: MeasureRequest, model: ModelFile, by_clock: Estimate | None, *, stopped: str, load: Load
-) -> bool:
-    """Tell if the clock left a ratio uncertain, and the one on one thread tells more.
-
-    On a busy machine no ratio by the clock is certain: if other programs gave way meanwhile, it is that of free cores.
-    It is None if the model was not compared with the source; `stopped` says why the measurement by the clock ended.
-    """
-    if not timer.can_time_on_core() or not _runs_on_several(request, model):
-        return False
-    has_same_threads = thread_count(request, model) == thread_count(request, request.source)
-    if load.busy or load.gave_way:
-        # Other programs do not make up for a factor that is hopeless, a different number of threads may.
-        return stopped != "hopeless" or not has_same_threads
-    if by_clock is None or not has_same_threads or stopped in ("worse", "hopeless"):
-        return False
-    return by_clock.high - by_clock.low > TIMING.wide_by_clock * by_clock.value
-
-
-def _runs_on_several(request: MeasureRequest, model: ModelFile) -> bool:
+def runs_on_several(request: MeasureRequest, model: ModelFile) -> bool:
     """True if the model or the source, which is another one, runs on several threads of the CPU."""
     source = request.source
     if source is None or request.target.execution_provider != "CPUExecutionProvider" or model.same_as(source):
         return False
     return max(thread_count(request, model), thread_count(request, source)) > 1
-
-
-def is_serial(subject_of: SubjectOf, model: ModelFile, timed: Subject) -> bool:
-    """Tell if a model gives its helper threads no work, from how often they wake up in a session without spinning.
-
-    A model whose operators are all too small to be shared out takes the same time on one thread as on several. Then its
-    CPU time tells what the clock would on a quiet machine. `timed` are its sessions by the clock.
-    """
-    inference_ns = timed.replicas[0].warm.time
-    if inference_ns > TIMING.large_operators_ns:
-        return False
-    call = subject_of(replace(model, session_options=resting(model.session_options, NO_SPINNING))).make(0)
-    calls = max(TIMING.fewest_calls, int(TIMING.counted_ns / max(inference_ns, 1.0)))
-    for _ in range(calls):
-        call()
-    before = timer.helper_waits()
-    for _ in range(calls):
-        call()
-    return timer.helper_waits() - before <= TIMING.rare_waits * calls
-
-
-def on_one_thread(model: ModelFile) -> ModelFile:
-    """The model with the session option of one thread."""
-    return replace(model, session_options={**model.session_options, "intra_op_num_threads": 1})
-
-
-def both_ratios(
-    request: MeasureRequest, by_clock: Estimate, on_one_thread: Estimate, *, is_serial: bool, load: Load
-) -> TwoRatios:
-    """Weigh the ratio of the request's candidate on one thread beside that by the clock.
-
-    Without a load, the ratio by the clock is as certain as its interval says.
-    """
-    contention = error_of(on_one_thread.value, load.contention)
-    if is_serial:
-        # Its blocks are those of the clock, only longer, but the load changes from one measurement to the next.
-        return TwoRatios(by_clock, on_one_thread, contention, contention, is_serial=True)
-    factor = thread_count(request, request.source) / thread_count(request, request.candidate)
-    disturbance = abs(math.log(factor))
-    if factor == 1:
-        disturbance = TIMING.disturbance if load.busy else 0.0
-    return TwoRatios(by_clock, on_one_thread, disturbance, contention, factor, has_free_cores=load.gave_way)
-
-
-def after_a_look(request: MeasureRequest, by_clock: Estimate, *, stopped: str, load: Load) -> Estimate:
-    """Add to the ratio of a hopeless candidate by the clock what other programs may."""
-    if load.busy and stopped == "hopeless" and _runs_on_several(request, request.candidate):
-        return by_clock.with_log_error(TIMING.look_disturbance)
-    return by_clock

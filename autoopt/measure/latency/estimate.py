@@ -1,32 +1,23 @@
-"""The third room, from times to estimates: the ratio of candidate and source, all metrics of both, their intervals."""
+"""The third room, from times to estimates: all metrics of candidate and source, their ratios and intervals."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 
-from autoopt.json_codec import JsonValue
-from autoopt.measure.intervals.blocks import Statistic, block_interval, mean_of, quantile_of
-from autoopt.measure.intervals.replicas import FEW, effective_count, log_interval
-from autoopt.measure.latency.busy import after_a_look, both_ratios
-from autoopt.measure.latency.load import Load
-from autoopt.measure.latency.pairs import Pair, disturbance, select_pairs
-from autoopt.measure.latency.subjects import Subject
-from autoopt.measure.latency.throughput import Table
-from autoopt.measure.latency.timer import outliers
+from autoopt.measure.intervals.replicas import Statistic, block_interval, log_interval, mean_of, quantile_of
+from autoopt.measure.latency.busy import Load, runs_on_several, thread_count
+from autoopt.measure.latency.comparison import CallTimes, Comparison, Pair, Times, select_pairs
+from autoopt.measure.latency.timer import Subject, outliers
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.two_ratios import TwoRatios, error_of
 from autoopt.metrics import MEDIAN_LATENCY, START_UP, TOKEN_RATE, Estimate
 from autoopt.tuning import TIMING
 
-StopReason: TypeAlias = Literal["narrow", "no narrower", "hopeless", "worse", "time", "max repeats"]
-
-DRIFT, SPREAD = 0.1, 0.3
-"""Relative drift and spread of the source's blocks above which the machine counts as disturbed."""
 STATISTICS: Final = {
     "latency_p50": "p50",
     "latency_p90": "p90",
@@ -40,208 +31,6 @@ STATISTICS: Final = {
 STEP: Final = "throughput"
 """The metric of steps of generation that is the number of sequences, hence tokens, per second."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-
-
-@dataclass
-class Comparison:
-    """A candidate and the source, or None if there is nothing to compare with."""
-
-    candidate: Subject
-    source: Subject | None
-    replicas: int = 1
-    """Sessions of each model in all, open or still to be opened."""
-    seed: int = 0
-    pairs: list[Pair] = field(default_factory=list)
-    """In time order."""
-
-    def selected_pairs(self) -> list[Pair]:
-        """Return the pairs that count, in time order."""
-        return [self.pairs[number] for number in self.selected()]
-
-    def selected(self) -> list[int]:
-        """Return the indices of the pairs that count: the undisturbed ones, or all where these agree and tell more.
-
-        On some machines most blocks are a little disturbed all the time. There the few others are worth less than all.
-        """
-        undisturbed, everything = select_pairs(self.pairs), list(range(len(self.pairs)))
-        if 2 * len(undisturbed) > len(self.pairs):
-            return undisturbed
-        few, many = self._estimate(undisturbed), self._estimate(everything)
-        agree = few.low <= many.value <= few.high
-        if agree and many.high / many.low < few.high / few.low:
-            return everything
-        return undisturbed
-
-    @property
-    def by_replica(self) -> bool:
-        """True if the replicas are the independent units, rather than the pairs."""
-        return self.replicas >= FEW and len({pair.replica for pair in self.pairs}) == self.replicas
-
-    def unit_logs(self, pairs: Sequence[Pair] | None = None) -> list[float]:
-        """Compute the logarithms of the independent ratios: of each replica's median pair, or of each pair.
-
-        Without `pairs`, of all of them, disturbed or not, so that comparisons have the same units.
-        """
-        pairs = self.pairs if pairs is None else pairs
-        if self.by_replica:
-            return [float(np.median(logs)) for logs in _logs_by_replica(pairs).values()]
-        return [math.log(pair.candidate / pair.source) for pair in pairs]
-
-    def estimate(self) -> Estimate:
-        """Estimate the ratio of the block medians, candidate / source; without a source the median itself, in ns."""
-        return self._estimate(self.selected())
-
-    def _estimate(self, selected: Sequence[int]) -> Estimate:
-        logs = self.unit_logs([self.pairs[number] for number in selected])
-        return log_interval(logs, beyond=self.beyond, seed=self.seed)
-
-    @property
-    def beyond(self) -> float:
-        """Half-width, in logarithms, of differences that the sessions do not show: larger if they are few."""
-        if self.replicas >= FEW:
-            return TIMING.beyond_processes
-        return TIMING.beyond_processes * math.sqrt(TIMING.beyond_sessions / self.replicas)
-
-    def remaining_width(self, longer: float) -> float:
-        """Predict the share of the interval's width that will remain after `longer` times the time.
-
-        The spread between sessions stays; the spread of pairs within a session falls with their number. Sessions count
-        as equal unless their medians differ clearly more than pairs within them explain.
-        """
-        several = [logs for logs in _logs_by_replica(self.selected_pairs()).values() if len(logs) > 1]
-        if not self.by_replica or not several:
-            return 0.0
-        median_variance = math.pi / 2  # The variance of a median, relative to that of a mean of normal values.
-        pairs_per_replica = sum(map(len, several)) / len(several)
-        within = median_variance * float(np.mean([np.var(logs, ddof=1) for logs in several])) / pairs_per_replica
-        total = 0.0
-        if len(several) > 1:
-            total = float(np.var(list(map(np.median, several)), ddof=1))
-        if total <= TIMING.unequal * within:
-            return math.sqrt(1 / longer)
-        return math.sqrt((total - within + within / longer) / total)
-
-    def summary(self) -> dict[str, JsonValue]:
-        """Describe the comparison, as JSON for the evaluation's details.
-
-        `blocks` lists the pairs by column, in ns, so that another estimator can be applied without measuring again.
-        """
-        drift, spread = self._source_pace()
-        selected = self.selected_pairs()
-        blocks: dict[str, JsonValue] = {
-            "replica": [pair.replica for pair in self.pairs],
-            "candidate": [round(pair.candidate) for pair in self.pairs],
-            "disturbed": [round(pair.disturbed, 3) for pair in self.pairs],
-        }
-        if self.source is not None:
-            blocks["source"] = [round(pair.source) for pair in self.pairs]
-        logs = [math.log(pair.candidate / pair.source) for pair in selected]
-        return {
-            "pairs": len(self.pairs),
-            "set_aside": len(self.pairs) - len(selected),
-            "calm": self._undisturbed_share(),
-            "replicas": len(self.candidate.replicas),
-            "repeats": self.candidate.repeats,
-            "source_repeats": self.source.repeats if self.source else 0,
-            "effective_repeats": round(effective_count(logs), 1),
-            "baseline_drift": drift,
-            "baseline_spread": spread,
-            "blocks": blocks,
-        }
-
-    def _undisturbed_share(self) -> float:
-        return round(sum(level <= 1 for level in disturbance(self.pairs)) / len(self.pairs), 3)
-
-    def _source_pace(self) -> tuple[float, float]:
-        """Compute the relative drift and spread of the source's blocks (the candidate's if there is no source).
-
-        Each block counts relative to its replica's median, because replicas have inputs of their own.
-        """
-        times = [pair.candidate if self.source is None else pair.source for pair in self.pairs]
-        by_replica: dict[int, list[float]] = {}
-        for pair, ns in zip(self.pairs, times, strict=True):
-            by_replica.setdefault(pair.replica, []).append(ns)
-        medians = {replica: float(np.median(values)) for replica, values in by_replica.items()}
-        relative = np.array([ns / medians[pair.replica] for pair, ns in zip(self.pairs, times, strict=True)])
-        quarter = max(1, len(relative) // 4)
-        low, middle, high = np.quantile(relative, [0.1, 0.5, 0.9])
-        drift = float(np.median(relative[-quarter:]) / np.median(relative[:quarter]) - 1)
-        return round(drift, 4), round(float((high - low) / middle), 4)
-
-    @property
-    def disturbed(self) -> bool:
-        """True if the machine changed its pace (load, heat, frequency), or most blocks were disturbed."""
-        drift, spread = self._source_pace()
-        return abs(drift) > DRIFT or spread > SPREAD or self._undisturbed_share() < 0.5
-
-
-def shared_variance(comparisons: Sequence[Comparison]) -> float:
-    """Estimate the variance that the logarithmic ratios of these comparisons share, because their source is the same.
-
-    The mean covariance of the ratios over the independent units, which are replicas or rounds of blocks, divided by
-    their number; 0 for one comparison. Values beyond 3 median absolute deviations are moved there, as one disturbed
-    block must not decide.
-    """
-    ratios = np.array([comparison.unit_logs() for comparison in comparisons])
-    if len(ratios) < 2 or ratios.shape[1] < 3:
-        return 0.0
-    middle = np.median(ratios, axis=1, keepdims=True)
-    reach = 3 * 1.4826 * np.median(np.abs(ratios - middle), axis=1, keepdims=True)
-    covariances = np.cov(np.clip(ratios, middle - reach, middle + reach))
-    shared = covariances[~np.eye(len(ratios), dtype=bool)].mean()
-    return float(max(0.0, shared) / ratios.shape[1])
-
-
-def _logs_by_replica(pairs: Sequence[Pair]) -> dict[int, list[float]]:
-    logs: dict[int, list[float]] = {}
-    for pair in pairs:
-        logs.setdefault(pair.replica, []).append(math.log(pair.candidate / pair.source))
-    return logs
-
-
-@dataclass(frozen=True)
-class ThreadTimes:
-    """The times of a candidate and the source on one thread."""
-
-    comparison: Comparison
-    is_serial: bool
-    """True if both ran with their own session options, because neither shares out work among threads."""
-
-
-@dataclass(frozen=True)
-class CallTimes:
-    """The times of a kind of call; lists have an entry for each model."""
-
-    metric: str
-    comparisons: Sequence[Comparison]
-    """By the clock."""
-    stopped: StopReason
-    seconds: float
-    one_thread: Sequence[ThreadTimes | None]
-    """None where the clock was good enough, or where one thread tells nothing."""
-
-    def summary(self, number: int) -> dict[str, JsonValue]:
-        """Describe how one comparison went, as JSON for the evaluation's details."""
-        return {
-            "stopped": self.stopped,
-            "seconds": round(self.seconds, 4),
-            "shared_variance": shared_variance(self.comparisons),
-            **self.comparisons[number].summary(),
-        }
-
-
-@dataclass(frozen=True)
-class Times:
-    """All that was timed for one request."""
-
-    calls: Sequence[CallTimes]
-    """The inference first."""
-    tables: Sequence[Table]
-    """Throughput, of each model."""
-    load: Load
-    """The load of other programs that the models have seen."""
-    machine: dict[str, JsonValue]
-    """The machine's state."""
 
 
 @dataclass(frozen=True)
@@ -285,6 +74,31 @@ def _estimates_of_call(request: MeasureRequest, call: CallTimes, load: Load) -> 
                 one = one.with_ratio(STEP, both.combined().inverse(), both.inverse())
         found.append(one)
     return found
+
+
+def both_ratios(
+    request: MeasureRequest, by_clock: Estimate, on_one_thread: Estimate, *, is_serial: bool, load: Load
+) -> TwoRatios:
+    """Weigh the ratio of the request's candidate on one thread beside that by the clock.
+
+    Without a load, the ratio by the clock is as certain as its interval says.
+    """
+    contention = error_of(on_one_thread.value, load.contention)
+    if is_serial:
+        # Its blocks are those of the clock, only longer, but the load changes from one measurement to the next.
+        return TwoRatios(by_clock, on_one_thread, contention, contention, is_serial=True)
+    factor = thread_count(request, request.source) / thread_count(request, request.candidate)
+    disturbance = abs(math.log(factor))
+    if factor == 1:
+        disturbance = TIMING.disturbance if load.busy else 0.0
+    return TwoRatios(by_clock, on_one_thread, disturbance, contention, factor, has_free_cores=load.gave_way)
+
+
+def after_a_look(request: MeasureRequest, by_clock: Estimate, *, stopped: str, load: Load) -> Estimate:
+    """Add to the ratio of a hopeless candidate by the clock what other programs may."""
+    if load.busy and stopped == "hopeless" and runs_on_several(request, request.candidate):
+        return by_clock.with_log_error(TIMING.look_disturbance)
+    return by_clock
 
 
 def estimates(request: MeasureRequest, comparison: Comparison, contention: float = 0.0) -> Estimates:

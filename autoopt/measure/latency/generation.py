@@ -18,8 +18,7 @@ import numpy as np
 from autoopt.data.dataset import Feed
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.errors import InputError
-from autoopt.measure.inference.batches import batch, evaluation_data
-from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.inference import ModelRunner, batch, evaluation_data
 from autoopt.measure.latency.timer import Call
 from autoopt.measure.request import MeasureRequest
 from autoopt.metrics import FIRST_TOKEN, GENERATION, TOKEN_RATE

@@ -1,15 +1,27 @@
-"""The latency meter: a request goes through four rooms, and each of its profiles does."""
+"""The latency meter: a request goes through four rooms, and each of its profiles does.
+
+`open_session` and `time_block` are worker functions for one of several deployments that are timed in turns, each in a
+process of its own.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue, to_json
+from autoopt.measure.inference import evaluation_data, sized
+from autoopt.measure.latency.busy import OtherPrograms, can_go_first, thread_count
 from autoopt.measure.latency.estimate import estimate
-from autoopt.measure.latency.prepare import on_cores, prepare
-from autoopt.measure.latency.profiles import joint_reply, read_profiles, request_for
-from autoopt.measure.latency.reply import reply_to
+from autoopt.measure.latency.prepare import prepare, read_profiles, request_for, subject_of
+from autoopt.measure.latency.reply import joint_reply, reply_to
+from autoopt.measure.latency.timer import Subject
 from autoopt.measure.latency.timing import time_models
 from autoopt.measure.request import MeasureReply, MeasureRequest
 
@@ -48,3 +60,57 @@ def _measure_once(request: MeasureRequest, *, one_thread: bool = True) -> Measur
         prepared = prepare(request)
         times = time_models(prepared, one_thread=one_thread)
         return reply_to(prepared, times, estimate(prepared.request, times))
+
+
+@contextmanager
+def on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Run this process on those cores only; an empty list changes nothing.
+
+    Raises:
+        InputError: This machine has none of them.
+    """
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, set(cores))
+    except (OSError, OverflowError, ValueError):
+        names = ", ".join(map(str, cores))
+        have = ", ".join(map(str, sorted(before)))
+        raise InputError(f"measurement.affinity: this machine has no core {names}", remedy=f"it has {have}") from None
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+_deployed: list[tuple[Subject, OtherPrograms]] = []
+"""The model of this process."""
+
+
+def open_session(payload: JsonObject) -> dict[str, JsonValue]:
+    """Open one more session of the candidate of `request` and warm it up for at most `limit_ns`.
+
+    Its threads go before other programs if it is `ahead` and that is allowed.
+
+    Returns:
+        `{"cold_start", "first_inference", "warm"}` of a `Replica`.
+    """
+    if not _deployed:
+        request, _ = sized(MeasureRequest.from_json(cast(JsonObject, payload["request"])))
+        goes_first = bool(payload["ahead"]) and can_go_first()
+        others = OtherPrograms(goes_first, thread_count(request, request.candidate))
+        _deployed.append((subject_of(request, evaluation_data(request), request.candidate), others))
+    replica = _deployed[0][0].add_replica(cast(float, payload["limit_ns"]))
+    _deployed[0][1].include_helpers()
+    warm = to_json(replica.warm)
+    return {"cold_start": replica.cold_start, "first_inference": replica.first_inference, "warm": warm}
+
+
+def time_block(payload: JsonObject) -> dict[str, JsonValue]:
+    """Time a block of session number `replica`: `{"wall", "preempted", "helper_switches"}` of a `Block`."""
+    subject, others = _deployed[0]
+    with others.behind_this_thread():
+        block = subject.time_block(cast(int, payload["replica"]))
+    return {"wall": block.wall.tolist(), "preempted": block.preempted, "helper_switches": block.helper_switches}

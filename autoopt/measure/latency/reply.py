@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from autoopt.json_codec import JsonValue, to_json
-from autoopt.measure.latency.estimate import STEP, CallTimes, Comparison, Estimates, Times
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.measure.latency.comparison import CallTimes, Comparison, Times
+from autoopt.measure.latency.estimate import STEP, Estimates
 from autoopt.measure.latency.prepare import Prepared
 from autoopt.measure.latency.throughput import Table, Throughput, main_case
 from autoopt.measure.request import EXECUTED_GRAPH, IDLE_PROVIDER, SAME_GRAPH, MeasureReply, MeasureRequest
@@ -125,3 +126,75 @@ def _row(case: ThroughputCase, entry: Throughput | str) -> dict[str, JsonValue]:
         if estimate is not None:
             row[name] = to_json(estimate)
     return row
+
+
+SUMS = (
+    "pairs",
+    "set_aside",
+    "interrupted",
+    "replicas",
+    "repeats",
+    "source_repeats",
+    "effective_repeats",
+    "seconds",
+)
+"""Details that add up over the profiles."""
+
+
+def joint_reply(request: MeasureRequest, replies: Mapping[str, MeasureReply], weights: np.ndarray) -> MeasureReply:
+    """Average the replies for one model, by profile."""
+    parts: dict[str, JsonValue] = {}
+    for name, reply in replies.items():
+        parts[name] = {**reply.details, "metrics": to_json(reply.metrics), "ratios": to_json(reply.ratios)}
+    details = _joint_details(request, [reply.details for reply in replies.values()], weights)
+    return MeasureReply(
+        geometric_means([reply.metrics for reply in replies.values()], weights),
+        geometric_means([reply.source_metrics for reply in replies.values()], weights),
+        geometric_means([reply.ratios for reply in replies.values()], weights),
+        {**details, "profiles": parts},
+    )
+
+
+def _joint_details(request: MeasureRequest, parts: Sequence[JsonObject], weights: np.ndarray) -> dict[str, JsonValue]:
+    """Summarise the measurements of all profiles under the names that a single measurement has."""
+    columns: dict[str, list[JsonValue]] = {name: [part[name] for part in parts] for name in parts[0]}
+    times = from_json(list[float | None], columns["source_ms"])
+    ms = None
+    if None not in times:
+        ms = float(np.exp(weights @ np.log(np.array(times, np.float64))))
+    pace = pace_of(request, ms)
+    details: dict[str, JsonValue] = {"stopped": ", ".join(dict.fromkeys(map(str, columns["stopped"])))}
+    for name in SUMS:
+        details[name] = round(sum(from_json(list[int | float], columns[name])), 4)
+    details |= {
+        "calm": min(from_json(list[float], columns["calm"])),
+        "threads": request.target.threads,
+        "source_refused": next(filter(None, columns["source_refused"]), ""),
+        "busy": any(columns["busy"]),
+        CONTENTION: max(from_json(list[float], columns[CONTENTION])),
+        "disturbed": any(columns["disturbed"]) or is_slow(pace),
+        "source_ms": ms,
+        "shared_variance": float(weights**2 @ np.array(columns["shared_variance"], np.float64)),
+        "pace": None if pace is None else round(pace, 3),
+    }
+    for name in ("identical", EXECUTED_GRAPH, SAME_GRAPH):
+        if name in columns:
+            details[name] = columns[name][0]
+    return details
+
+
+def geometric_means(estimates: Sequence[Mapping[str, Estimate]], weights: np.ndarray) -> dict[str, Estimate]:
+    """Compute weighted geometric means by metric; the profiles' errors are independent, so their squares add up."""
+    means: dict[str, Estimate] = {}
+    for name in estimates[0]:
+        if not all(name in part for part in estimates):
+            continue
+        column = [part[name] for part in estimates]
+        values = np.log([estimate.value for estimate in column])
+        lows = np.log([estimate.low for estimate in column])
+        highs = np.log([estimate.high for estimate in column])
+        centre = float(weights @ values)
+        down = float(np.sqrt(np.sum((weights * (values - lows)) ** 2)))
+        up = float(np.sqrt(np.sum((weights * (highs - values)) ** 2)))
+        means[name] = Estimate(float(np.exp(centre)), float(np.exp(centre - down)), float(np.exp(centre + up)))
+    return means

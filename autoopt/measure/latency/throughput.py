@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from autoopt.errors import InputError, one_line
-from autoopt.measure.inference.batches import evaluation_data, with_batch_size
+from autoopt.measure.inference import evaluation_data, with_batch_size
 from autoopt.measure.intervals.replicas import log_interval
 from autoopt.measure.latency.prepare import subject_of
-from autoopt.measure.latency.subjects import Subject
-from autoopt.measure.latency.timer import Call
+from autoopt.measure.latency.timer import Call, Subject
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import Estimate

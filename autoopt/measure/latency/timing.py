@@ -1,4 +1,9 @@
-"""The second room: interleaved blocks of source and candidates, in stages, until their ratios are certain."""
+"""The second room, from models to times: interleaved blocks of source and candidates until their ratios are certain.
+
+Where other programs disturb models on several threads, these are timed on one thread too: beside two and eight busy
+processes on two cores, ratios by the clock spread by 10 to 40 % from one process to the next, those of CPU times on one
+thread by 1 to 5 %.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +15,28 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from autoopt.measure.inference import NO_SPINNING, resting
 from autoopt.measure.latency import timer
-from autoopt.measure.latency.busy import (
-    OtherPrograms,
-    clock_settings,
-    cpu_settings,
-    is_serial,
-    needs_one_thread,
-    on_one_thread,
-    width_beside,
+from autoopt.measure.latency.busy import Load, OtherPrograms, runs_on_several, thread_count
+from autoopt.measure.latency.comparison import (
+    CallTimes,
+    Comparison,
+    Pair,
+    StopReason,
+    ThreadTimes,
+    Times,
+    disturbed_share,
+    preempted_share,
 )
-from autoopt.measure.latency.estimate import CallTimes, Comparison, StopReason, ThreadTimes, Times
-from autoopt.measure.latency.load import Load
-from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
 from autoopt.measure.latency.prepare import Prepared, TimedCall
-from autoopt.measure.latency.subjects import LEAD_LONG, Subject
 from autoopt.measure.latency.throughput import throughput_table
+from autoopt.measure.latency.timer import Subject, SubjectOf
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import error_of
+from autoopt.metrics import NORMAL, Estimate
+from autoopt.model.model_file import ModelFile
 from autoopt.tuning import TIMING
-
-WIDE, PAIRS_IF_WIDE, PAIRS = 0.1, 6, 12
-"""Relative width from which an interval is wide, and the fewest pairs of a wide interval and of others."""
-HOPELESS, HOPELESS_WHERE_BUSY = 1.5, 2.0
-"""Factors to the best candidate so far from which a look at one session of each model is enough to give a candidate
-up, on a quiet machine and beside other programs. Sessions differ by 1 to 3 %, a few by a quarter for as long as they
-live. Beside ten busy processes, a ratio of 1.33 of models on two threads looked like 1.3 to 2.0."""
-FIRST_SHARE, NEXT_SHARE = 0.02, 0.01
-"""Shares of the time for warming up the first and each further session."""
 
 
 def time_models(prepared: Prepared, *, one_thread: bool) -> Times:
@@ -183,10 +182,10 @@ class Measurement:
 
     def _schedule(self, began: float) -> Iterator[int]:
         """Yield replica numbers: in the first round with a new session of each model, then all of them in turn."""
-        self._add_replicas(FIRST_SHARE)
+        self._add_replicas(TIMING.first_share)
         yield 0
         first, incumbent = self.comparisons[0].pairs[0], self._incumbent_ratio
-        is_hopeless = incumbent is not None and first.candidate / first.source > incumbent * HOPELESS
+        is_hopeless = incumbent is not None and first.candidate / first.source > incumbent * TIMING.hopeless
         if is_hopeless and not self.settings.fixed:
             # A second look at the same sessions tells more cheaply than further sessions.
             self._look_rounds = TIMING.fewest_pairs - 1
@@ -197,7 +196,7 @@ class Measurement:
         if replicas == 1:
             self._look_rounds = 0
         for index in range(1, replicas):
-            self._add_replicas(NEXT_SHARE)
+            self._add_replicas(TIMING.next_share)
             yield index
         while True:
             yield from range(replicas)
@@ -217,13 +216,15 @@ class Measurement:
             first = subject.replicas[0]
             session_ns += subject.opening_ns
             warm_up_ns += first.warm.calls * first.warm.time
-            round_ns += float(first.blocks[0].sum()) + max(subject.lead_ns, min(2 * first.warm.time, LEAD_LONG))
+            round_ns += float(first.blocks[0].sum()) + max(
+                subject.lead_ns, min(2 * first.warm.time, TIMING.long_lead_ns)
+            )
         remaining_ns = max(0.0, self.settings.seconds - elapsed) * 1e9
         by_rounds = 1 + remaining_ns / (TIMING.fewest_pairs * round_ns)
         if self.brief:
             by_sessions = 1 + self._fewest_pairs * round_ns / (session_ns + warm_up_ns)
         else:
-            longest_ns = len(self._subjects) * NEXT_SHARE * self.settings.seconds * 1e9
+            longest_ns = len(self._subjects) * TIMING.next_share * self.settings.seconds * 1e9
             by_sessions = 1 + 0.5 * remaining_ns / (session_ns + longest_ns)
         return int(min(self.settings.replicas, by_sessions, by_rounds))
 
@@ -258,7 +259,7 @@ class Measurement:
         load, incumbent = self.others.load(), self._incumbent_ratio
         if incumbent is not None and (is_checkpoint or self.rounds == TIMING.fewest_pairs):
             lowest = self.comparisons[0].estimate().low
-            if lowest > incumbent * (HOPELESS_WHERE_BUSY if load.busy else HOPELESS):
+            if lowest > incumbent * (TIMING.hopeless_where_busy if load.busy else TIMING.hopeless):
                 return "hopeless"
             if is_checkpoint and lowest > incumbent * self.settings.margin:
                 return "worse"
@@ -272,7 +273,7 @@ class Measurement:
     def _limit_reason(self) -> StopReason | None:
         # Fewer rounds say nothing, so a slow model gets twice the time for them.
         seconds = self.settings.seconds * (1 if self.rounds >= TIMING.fewest_pairs else 2)
-        if self.rounds < PAIRS_IF_WIDE:
+        if self.rounds < TIMING.pairs_if_wide:
             # Sessions that took longer to open are worth as much time again: to open 4.4 GB took 20 s, a pair 3 s.
             replicas = [replica for subject in self._subjects for replica in subject.replicas]
             seconds = max(seconds, 2 * sum(replica.cold_start for replica in replicas) / 1e9)
@@ -307,4 +308,76 @@ class Measurement:
 
     @property
     def _fewest_pairs(self) -> int:
-        return PAIRS_IF_WIDE if self.settings.target_width >= WIDE else PAIRS
+        return TIMING.pairs_if_wide if self.settings.target_width >= TIMING.wide else TIMING.pairs
+
+
+def width_beside(error: float) -> float:
+    """Relative width of an interval that is narrow enough beside an error which more repeats do not reduce.
+
+    Args:
+        error: Standard deviation of the logarithm.
+    """
+    return TIMING.lasting_share * 2 * NORMAL * error
+
+
+def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
+    """Shorten the measurement by the clock where other programs disturb it anyway, and one on one thread follows."""
+    settings = request.settings
+    if busy and timer.can_time_on_core() and any(runs_on_several(request, model) for model in request.models):
+        width = max(settings.target_width, width_beside(TIMING.disturbance))
+        return replace(settings, seconds=TIMING.clock_share * settings.seconds, target_width=width)
+    return settings
+
+
+def cpu_settings(settings: MeasurementSettings) -> MeasurementSettings:
+    """The settings of a measurement on one thread."""
+    return replace(
+        settings,
+        seconds=TIMING.cpu_share * settings.seconds,
+        replicas=min(TIMING.one_thread_replicas, settings.replicas),
+        max_pairs=min(TIMING.one_thread_rounds, settings.max_pairs),
+        incumbent_ratio=None,
+    )
+
+
+def needs_one_thread(
+    request: MeasureRequest, model: ModelFile, by_clock: Estimate | None, *, stopped: str, load: Load
+) -> bool:
+    """Tell if the clock left a ratio uncertain, and the one on one thread tells more.
+
+    On a busy machine no ratio by the clock is certain: if other programs gave way meanwhile, it is that of free cores.
+    It is None if the model was not compared with the source; `stopped` says why the measurement by the clock ended.
+    """
+    if not timer.can_time_on_core() or not runs_on_several(request, model):
+        return False
+    has_same_threads = thread_count(request, model) == thread_count(request, request.source)
+    if load.busy or load.gave_way:
+        # Other programs do not make up for a factor that is hopeless, a different number of threads may.
+        return stopped != "hopeless" or not has_same_threads
+    if by_clock is None or not has_same_threads or stopped in ("worse", "hopeless"):
+        return False
+    return by_clock.high - by_clock.low > TIMING.wide_by_clock * by_clock.value
+
+
+def is_serial(subject_of: SubjectOf, model: ModelFile, timed: Subject) -> bool:
+    """Tell if a model gives its helper threads no work, from how often they wake up in a session without spinning.
+
+    A model whose operators are all too small to be shared out takes the same time on one thread as on several. Then its
+    CPU time tells what the clock would on a quiet machine. `timed` are its sessions by the clock.
+    """
+    inference_ns = timed.replicas[0].warm.time
+    if inference_ns > TIMING.large_operators_ns:
+        return False
+    call = subject_of(replace(model, session_options=resting(model.session_options, NO_SPINNING))).make(0)
+    calls = max(TIMING.fewest_calls, int(TIMING.counted_ns / max(inference_ns, 1.0)))
+    for _ in range(calls):
+        call()
+    before = timer.helper_waits()
+    for _ in range(calls):
+        call()
+    return timer.helper_waits() - before <= TIMING.rare_waits * calls
+
+
+def on_one_thread(model: ModelFile) -> ModelFile:
+    """The model with the session option of one thread."""
+    return replace(model, session_options={**model.session_options, "intra_op_num_threads": 1})

@@ -25,14 +25,14 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.decoding.boxes import Boxes, intersection_over_union
-from autoopt.data.decoding.ctc import best_path
+from autoopt.data.boxes import Boxes, intersection_over_union
+from autoopt.data.scores import best_path
 from autoopt.measure.constraints import share_resolution
 from autoopt.measure.intervals.items import bootstrap
 from autoopt.measure.quality.detection import THRESHOLDS, greedy_hits
-from autoopt.measure.quality.embeddings import rank_correlation, unit_vectors
 from autoopt.measure.quality.output_kinds import Kind, Outputs, Part, points_of
 from autoopt.measure.quality.sequences import edits
+from autoopt.measure.quality.vectors import rank_correlation, unit_vectors
 from autoopt.metrics import Estimate
 from autoopt.tuning import KINDS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoopt.data.decoding.boxes import Boxes, intersection_over_union
+from autoopt.data.boxes import Boxes, intersection_over_union
 from autoopt.errors import InputError
 from autoopt.measure.quality import classification
 from autoopt.measure.quality.task import Outputs, Statistic

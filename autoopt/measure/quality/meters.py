@@ -13,9 +13,7 @@ from autoopt.data.dataset import DataSet, plain_labels
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.constraints import Observation, judge, share_resolution
-from autoopt.measure.inference.batches import evaluation_data
-from autoopt.measure.inference.runner import Item
-from autoopt.measure.quality import custom as custom_metrics
+from autoopt.measure.inference import Item, evaluation_data
 from autoopt.measure.quality import task as task_metrics
 from autoopt.measure.quality.classification import class_names, fallen_class, numbered
 from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, subset
@@ -159,14 +157,14 @@ def custom(request: MeasureRequest) -> MeasureReply:
     source_metrics: dict[str, Estimate] = {}
     drops: dict[str, Estimate] = {}
     for name in request.metrics:
-        values = custom_metrics.values(name, outputs, data.labels)
-        direction = custom_metrics.registered()[name].direction
-        metrics[name] = _finite(custom_metrics.estimate(values), direction)
+        values = task_metrics.script_values(name, outputs, data.labels)
+        direction = task_metrics.registered()[name].direction
+        metrics[name] = _finite(task_metrics.script_estimate(values), direction)
         if source_outputs is None:
             continue
-        source_values = custom_metrics.values(name, source_outputs, data.labels)
-        source_metrics[name] = _finite(custom_metrics.estimate(source_values), direction)
-        drop = custom_metrics.drop(direction, values, source_values)
+        source_values = task_metrics.script_values(name, source_outputs, data.labels)
+        source_metrics[name] = _finite(task_metrics.script_estimate(source_values), direction)
+        drop = task_metrics.script_drop(direction, values, source_values)
         if drop is not None and are_same:
             drop = Estimate.exact(drop.value)
         if drop is not None:

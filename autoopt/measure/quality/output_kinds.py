@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from autoopt.data.decoding.boxes import Boxes, square_grid, ssd_boxes, yolo_boxes, yolox_boxes
-from autoopt.data.decoding.class_axis import Dimension, class_axis
+from autoopt.data.boxes import Boxes, square_grid, ssd_boxes, yolo_boxes, yolox_boxes
+from autoopt.data.scores import Dimension, class_axis
 from autoopt.errors import InputError
 from autoopt.measure.quality.detection import boxes_of
 from autoopt.model.roles import Role
@@ -326,6 +326,6 @@ def _decoded(outputs: Outputs, item: int, indices: Sequence[int]) -> Boxes:
 def _raw(
     outputs: Outputs, item: int, decoder: Callable[..., Mapping[str, np.ndarray]], indices: Sequence[int]
 ) -> Boxes:
-    """Read raw boxes with a decoder of `autoopt.data.decoding.boxes`."""
+    """Read raw boxes with a decoder of `autoopt.data.boxes`."""
     prediction = decoder([np.asarray(outputs[index][item]) for index in indices])
     return Boxes(prediction["boxes"], prediction["scores"], prediction["labels"])

@@ -9,7 +9,7 @@ import numpy as np
 from autoopt.data.dataset import DataSet
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
-from autoopt.measure.inference.runner import Item, ModelRunner, plain, same_values
+from autoopt.measure.inference import Item, ModelRunner, plain, same_values
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile

@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import IGNORED
-from autoopt.data.decoding.class_axis import class_axis
-from autoopt.data.decoding.ctc import best_path
+from autoopt.data.scores import best_path, class_axis
 from autoopt.errors import InputError
 from autoopt.measure.quality.task import Outputs, Statistic
 

@@ -15,11 +15,10 @@ from autoopt.data.dataset import Array, DataSet, plain_labels
 from autoopt.data.opening import loader_of
 from autoopt.data.reading import PREPROCESSED
 from autoopt.errors import InputError
-from autoopt.measure.inference.batches import evaluation_data
-from autoopt.measure.inference.runner import Item, ModelRunner
+from autoopt.measure.inference import Item, ModelRunner, evaluation_data
 from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import predictions_of, subset
-from autoopt.measure.quality.regression import r2
+from autoopt.measure.quality.vectors import r2
 from autoopt.measure.request import MeasureRequest
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile, size_of

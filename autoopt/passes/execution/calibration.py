@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.data import DataConfig
-from autoopt.data.components import BUILT_IN
+from autoopt.data.config import BUILT_IN
 from autoopt.data.dataset import DataSet
 from autoopt.data.digest import check_unchanged, digest
 from autoopt.data.fit import InputSpec, batch_limit, fit

@@ -47,8 +47,7 @@ def synthetic_feeds(
         ValueError: an input is not a tensor, is of an unknown type, or is too large.
     """
     from autoopt.data.sources.open_sizes import with_features
-    from autoopt.data.sources.signals import lengths_of
-    from autoopt.data.sources.synthetic import input_spec
+    from autoopt.data.sources.synthetic import input_spec, lengths_of
 
     inputs = caller_inputs(model)
     fixed: dict[str, list[int | str]] = {}
@@ -144,7 +143,7 @@ def _image_sizes(graph: GraphProto, specs: Sequence[InputSpec]) -> dict[str, dic
 
 def _sound_sizes(specs: Sequence[InputSpec], roles: Mapping[str, Role]) -> dict[str, dict[int, int]]:
     """Samples of the inputs that take a sound, by name and axis."""
-    from autoopt.data.sources.signals import signal_sizes
+    from autoopt.data.sources.open_sizes import signal_sizes
 
     sizes: dict[str, dict[int, int]] = {}
     for name, usual in signal_sizes(specs, roles, ()).items():

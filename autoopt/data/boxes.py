@@ -15,8 +15,6 @@ BoxFormat: TypeAlias = Literal["cxcywh", "xyxy", "yxyx", "xywh"]
 """Centre and size; corners; corners with y first (TensorFlow); corner and size."""
 Prediction: TypeAlias = dict[str, Array]
 """`boxes` (n, 4) as x1, y1, x2, y2, `scores` (n) falling, `labels` (n): the form that the metrics of boxes take."""
-
-
 LARGEST_LOGARITHM: Final = 10.0
 """Of the size of a box; larger ones would overflow."""
 
