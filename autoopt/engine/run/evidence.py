@@ -108,7 +108,7 @@ class Evidence:
 
     def draws(self, candidate: str, metric: str) -> np.ndarray:
         """Draws from the posterior of the logarithmic ratio."""
-        return self._pool(metric).of(self.subject(candidate))
+        return self._posterior(candidate, metric).of(self.subject(candidate))
 
     def losses(self, candidate: str, objective: Objective) -> np.ndarray:
         """Draws of how much worse than the source the candidate is in an objective, as a logarithm."""
@@ -118,25 +118,8 @@ class Evidence:
         return draws
 
     def estimate(self, candidate: str, metric: str) -> Estimate:
-        """The ratio to the source, as it is to hold in the user's process too.
-
-        Measurements that were taken in turns with others move each other's estimates. Where that moves one beyond all
-        of its own measurements, its interval reaches back to them.
-        """
-        pooled = self._pool(metric).estimate(self.subject(candidate), self._beyond(metric))
-        low, high = self._own_range(candidate, metric)
-        if low <= pooled.value <= high:
-            return pooled
-        return replace(pooled, low=min(pooled.low, high), high=max(pooled.high, low))
-
-    def _own_range(self, candidate: str, metric: str) -> tuple[float, float]:
-        """The smallest and the largest ratio of the candidate's own measurements."""
-        logs = [
-            observation.log
-            for record in self.records(candidate)
-            for observation in _observations(candidate, record, metric)
-        ]
-        return math.exp(min(logs)), math.exp(max(logs))
+        """The ratio to the source, as it is to hold in the user's process too."""
+        return self._posterior(candidate, metric).estimate(self.subject(candidate), self._beyond(metric))
 
     def _beyond(self, metric: str) -> float:
         """Half-width, in logarithms, of the differences between this process and the user's."""
@@ -212,21 +195,43 @@ class Evidence:
         measurements.metrics = pooled_values([record.metrics for record in records], times)
         return measurements
 
+    def _posterior(self, candidate: str, metric: str) -> Pooled:
+        """The posterior of all candidates, or that of this one alone if the others move it beyond its own measurements.
+
+        Candidates measured in turns share what the state of the machine adds to their ratios. A state that slows the
+        source's threads adds it only to those that run on one.
+        """
+        from autoopt.measure.intervals.pooling import pool  # imports numpy
+
+        subject, together = self.subject(candidate), self._pool(metric)
+        own = [each for each in self._observations(metric) if each.candidate == subject]
+        low = min(each.log - each.deviation for each in own)
+        high = max(each.log + each.deviation for each in own)
+        if low <= together.mean(subject) <= high:
+            return together
+        key = f"{metric} of {subject}"
+        if key not in self._pooled:
+            self._pooled[key] = pool(own, self._usual_scale())
+        return self._pooled[key]
+
     def _pool(self, metric: str) -> Pooled:
         """The posterior of all candidates that have this metric."""
         from autoopt.measure.intervals.pooling import pool  # imports numpy
 
         if metric not in self._pooled:
-            subjects: dict[str, list[EvaluationRecord]] = {}
-            for key, records in self.rounds.records.items():
-                if self.equals_source(key):
-                    continue
-                subjects.setdefault(self.subject(key), []).extend(records)
-            observations: list[Observation] = []
-            for subject, records in subjects.items():
-                observations += _observations_of_all(subject, _distinct(records), metric)
-            self._pooled[metric] = pool(observations, self._usual_scale())
+            self._pooled[metric] = pool(self._observations(metric), self._usual_scale())
         return self._pooled[metric]
+
+    def _observations(self, metric: str) -> list[Observation]:
+        """What all measurements of candidates say about their ratios."""
+        subjects: dict[str, list[EvaluationRecord]] = {}
+        for key, records in self.rounds.records.items():
+            if not self.equals_source(key):
+                subjects.setdefault(self.subject(key), []).extend(records)
+        observations: list[Observation] = []
+        for subject, records in subjects.items():
+            observations += _observations_of_all(subject, _distinct(records), metric)
+        return observations
 
     def _usual_scale(self) -> float:
         """The usual change of a ratio from one measurement to the next, judged by how the source's time changed."""

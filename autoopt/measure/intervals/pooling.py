@@ -53,6 +53,10 @@ class Pooled:
     draws: np.ndarray
     """[TIMING.posterior_draws, candidates]"""
 
+    def mean(self, candidate: str) -> float:
+        """Return the mean of one candidate."""
+        return float(self.means[self.candidates.index(candidate)])
+
     def of(self, candidate: str) -> np.ndarray:
         """Return the draws of one candidate."""
         return np.asarray(self.draws[:, self.candidates.index(candidate)])
@@ -62,7 +66,7 @@ class Pooled:
 
         `beyond` is the half-width, in logarithms, of an independent error that is added to the interval.
         """
-        middle = float(self.means[self.candidates.index(candidate)])
+        middle = self.mean(candidate)
         low, high = np.quantile(self.of(candidate), [0.025, 0.975])
         down, up = math.hypot(max(0.0, middle - low), beyond), math.hypot(max(0.0, high - middle), beyond)
         return Estimate(math.exp(middle), math.exp(middle - down), math.exp(middle + up))
