@@ -9,6 +9,7 @@ import pytest
 from bench import ops, saved, step
 from micro_models import loop_with_carried_weights, made, normal
 from onnx import ModelProto
+from onnxruntime import InferenceSession
 
 PASS = "loop_to_rnn"
 LAYERS = {"GRU", "LSTM", "RNN"}
@@ -94,10 +95,28 @@ SCANS = {
 }
 
 
-def frame(states: str, size: str, nodes: str) -> ModelProto:
+MASKS = {
+    "items first": (
+        "row = Gather (mask, number) keep = Unsqueeze (row, one)",
+        "5, 2",
+        "{0}_out = Where (keep, {0}_new, {0})",
+    ),
+    "batch first": ("keep = Gather <axis = 1> (mask, number)", "2, 5, 1", "{0}_out = Where (keep, {0}_new, {0})"),
+    "true where padded": ("row = Gather <axis = 1> (mask, number) pad = Unsqueeze (row, one)", "2, 5")
+    + ("{0}_out = Where (pad, {0}, {0}_new)",),
+    "as a factor": (
+        "row = Gather (mask, number) wide = Unsqueeze (row, one) keep = Cast <to = 1> (wide) drop = Sub (unit, keep)",
+        "5, 2",
+        "{0}_k = Mul (keep, {0}_new) {0}_d = Mul (drop, {0}) {0}_out = Add ({0}_k, {0}_d)",
+    ),
+}
+
+
+def frame(states: str, size: str, nodes: str, mask: str = "") -> ModelProto:
     results = "".join(f", float[r{name}, q{name}] {name}_last" for name in states)
     initial = " ".join(f"{name}_start = Expand (start, sizes)" for name in states)
-    text = f"g (float[{size}] x) => (float[a, b, c] y{results}) {{ {initial} {nodes} }}"
+    mask = f", bool[{mask}] mask" if mask else ""
+    text = f"g (float[{size}] x{mask}) => (float[a, b, c] y{results}) {{ {initial} {nodes} }}"
     return made(text, **WEIGHTS)
 
 
@@ -105,14 +124,20 @@ def values(states: str, text: str) -> str:
     return ", ".join(text.format(name) for name in states)
 
 
-def loop(cell: str, states: str, reader: str, size: str, trips: str) -> ModelProto:
+def loop(cell: str, states: str, reader: str, size: str, trips: str, mask: str = "") -> ModelProto:
     count = "sizes_of_x = Shape (x) length = Gather (sizes_of_x, one)" if trips == "length" else ""
     nodes = f"""{count} {values(states, "{}_last")}, y = Loop ({trips}, yes, {values(states, "{}_start")}) <
         body = body (
         int64 number, bool go, {values(states, "float[2, 4] {}")})
         => (bool on, {values(states, "float[2, 4] {}_out")},
         float[2, 4] each) {{ on = Identity (go) {reader} {cell} each = Identity (h_out) }}>"""
-    return frame(states, size, nodes)
+    return frame(states, size, nodes, mask)
+
+
+def masked(cell: str, states: str, form: str) -> ModelProto:
+    reads, size, keeps = MASKS[form]
+    changed = cell.replace("_out", "_new") + " " + " ".join(keeps.format(name) for name in states)
+    return loop(f"{reads} {changed}", states, *READERS["items first"], size)
 
 
 def scan(cell: str, states: str, attributes: str, size: str) -> ModelProto:
@@ -120,6 +145,11 @@ def scan(cell: str, states: str, attributes: str, size: str) -> ModelProto:
         {values(states, "float[2, 4] {}")}, float[2, 3] item) => ({values(states, "float[2, 4] {}_out")},
         float[2, 4] each) {{ {cell} each = Identity (h_out) }}> ({values(states, "{}_start")}, x)"""
     return frame(states, size, nodes)
+
+
+def outputs(model: ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return [np.asarray(found) for found in session.run(None, feeds)]
 
 
 def assert_same_with_a_layer(folder: Path, model: ModelProto) -> None:
@@ -141,6 +171,44 @@ def test_a_cell_in_a_loop_is_a_layer(cell: str, reader: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_cell_in_a_scan_is_a_layer(cell: str, attributes: str, tmp_path: Path) -> None:
     assert_same_with_a_layer(tmp_path, scan(*CELLS[cell], *SCANS[attributes]))
+
+
+@pytest.mark.parametrize("form", MASKS)
+@pytest.mark.parametrize("cell", ["reset after, Keras", "reset before", "LSTM", "LSTM with the cell first", "RNN"])
+def test_a_mask_keeps_the_states(cell: str, form: str, tmp_path: Path) -> None:
+    model = masked(*CELLS[cell], form)
+    assert_same_with_a_layer(tmp_path, model)
+    data = np.random.default_rng(0)
+    x = data.standard_normal((5, 2, 3)).astype(np.float32)
+    layer = saved(step(tmp_path, model, PASS))
+    for rows in ("11111 11111", "11100 11111", "00111 01010", "00000 10001", "00000 00000"):
+        mask = np.array([[bit == "1" for bit in row] for row in rows.split()])
+        shape = model.graph.input[1].type.tensor_type.shape.dim
+        first = mask.T if shape[0].dim_value == 5 else mask
+        feeds = {"x": x, "mask": first.reshape([each.dim_value for each in shape])}
+        for found, wanted in zip(outputs(layer, feeds), outputs(model, feeds), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
+def test_a_mask_in_a_scan(tmp_path: Path) -> None:
+    cell = LSTM.replace("_out", "_new") + " h_out = Where (keep, h_new, h) s_out = Where (keep, s_new, s)"
+    nodes = f"""h_last, s_last, y = Scan <num_scan_inputs = 2, scan_input_directions = [1, 1], body = body (
+        float[2, 4] h, float[2, 4] s, bool[2, 1] keep, float[2, 3] item) => (float[2, 4] h_out, float[2, 4] s_out,
+        float[2, 4] each) {{ {cell} each = Identity (h_out) }}> (h_start, s_start, mask, x)"""
+    assert_same_with_a_layer(tmp_path, frame("hs", TIME_FIRST, nodes, "5, 2, 1"))
+
+
+@pytest.mark.parametrize(
+    ("form", "keeps"),
+    [("items first", "{0}_d = Mul ({0}, half) {0}_out = Where (keep, {0}_new, {0}_d)")],
+)
+def test_a_mask_that_changes_states_stays(form: str, keeps: str, tmp_path: Path) -> None:
+    reads, size, _ = MASKS[form]
+    cell = RNN.replace("_out", "_new") + " " + keeps.format("h")
+    model = loop(f"{reads} {cell}", "h", *READERS["items first"], size)
+    model.graph.initializer.extend(made("g () => () {}", half=np.float32(0.5)).graph.initializer)
+    result = step(tmp_path, model, PASS)
+    assert (result["outcome"], "its mask does more than keeping" in result["message"]) == ("refused", True)
 
 
 def test_carried_weights_are_known(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -13,20 +15,22 @@ from autoopt.passes.base.contract import FUSIONS
 from autoopt.passes.cleanup.loop_invariants import move_invariants
 from autoopt.passes.cleanup.recurrent import is_zero
 from autoopt.passes.cleanup.recurrent_loops import (
+    Items,
     RecurrentLoop,
     Stack,
     State,
+    find_sequences,
     fixed_value,
-    index_of_item,
     iteration_counts,
     read_loop,
 )
-from autoopt.passes.cleanup.rnn_cells import Cell, NotACellError, Values, recognize
+from autoopt.passes.cleanup.rnn_cells import POINTS, Cell, NotACellError, Values, recognize
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, fold_ir_constants
 
 if TYPE_CHECKING:
     from numpy import ndarray
+    from onnx import NodeProto
 
 LOWEST_OPSET: Final = 13
 """The first opset in which the axes of Squeeze are an input."""
@@ -42,6 +46,8 @@ CHANGING: Final = frozenset(("activation_alpha", "activation_beta", "clip", "inp
 """Attributes of them that change the formula."""
 OF_NUMBERS: Final = frozenset(("Add", "Cast", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub", "Unsqueeze"))
 """Operators that compute which item an iteration reads."""
+OF_MASKS: Final = frozenset(("Cast", "Expand", "Identity", "Not", "Reshape", "Squeeze", "Sub", "Tile", "Unsqueeze"))
+"""Operators that compute from the item of a mask which states are kept."""
 LAST: Final = -(2**63)
 """The end of a Slice that goes back to the first item."""
 
@@ -51,8 +57,8 @@ class LoopToRnn(Pass):
 
     Exporters write one iteration per item for layers that they do not know, such as those of scripted modules. The
     operator runs all items in one kernel. Like the layers of PyTorch and Keras, it takes no sequence without items.
-    A loop that keeps its states where a mask says so stays: the operator takes lengths instead, which are the same only
-    for masks that end once, and what it returns beyond them is zero, not the last state.
+    Where a mask keeps the states, the operator runs over the other items, moved to the front, with their number as
+    length; its results are moved back.
     """
 
     depends_on = "model"
@@ -101,9 +107,13 @@ class _Function:
     def __init__(self, loop: RecurrentLoop, opset: int) -> None:
         from onnx.reference import ReferenceEvaluator
 
-        assert loop.item is not None
         self.loop = loop
-        inputs = [loop.item, *(state.before for state in loop.states)]
+        self.mask = loop.mask
+        self.changes_at = True
+        """The value of the mask at which an item changes the states."""
+        inputs = [loop.items.item, *(state.before for state in loop.states)]
+        if self.mask is not None:
+            inputs.append(self.mask.item)
         outputs = [*(state.after for state in loop.states), *(stack.each for stack in loop.stacks)]
         nodes = self._needed(outputs, inputs)
         arguments = {name: [node.inputs[0] for node in nodes if node.op_type == name] for name in ("Sigmoid", "Tanh")}
@@ -115,7 +125,7 @@ class _Function:
         self.leads: list[int] = []
         """Axes of size 1 in front of the batch, of each output and stacked value."""
         graph = helper.make_graph(
-            [ir.to_proto(node) for node in nodes],
+            list(map(_in_double_precision, nodes)),
             "body",
             list(map(helper.make_empty_tensor_value_info, self.inputs)),
             list(map(helper.make_empty_tensor_value_info, dict.fromkeys(self.names))),
@@ -125,15 +135,27 @@ class _Function:
 
     def _needed(self, outputs: Sequence[ir.Value], inputs: Sequence[ir.Value]) -> list[ir.Node]:
         """The nodes of the body from inputs to outputs, in order."""
+        of_mask = self._values_of_mask()
         needed, waiting = set(), [value.producer() for value in outputs]
         for node in waiting:
             if node is None or node in needed or node.graph is not self.loop.body or node.outputs[0] in inputs:
                 continue
-            if node.op_type not in LINEAR | LAYERS.keys() | {"Sigmoid", "Tanh"} or node.domain not in DEFAULT_DOMAINS:
+            is_known = node.op_type in LINEAR | LAYERS.keys() | {"Sigmoid", "Tanh"} or node.outputs[0] in of_mask
+            keeps = node.op_type == "Where" and node.inputs[0] in of_mask
+            if not (is_known or keeps) or node.domain not in DEFAULT_DOMAINS:
                 raise NotACellError(f"it has the operator {node.op_type}")
             needed.add(node)
             waiting += [each.producer() for each in node.inputs if each is not None and fixed_value(each) is None]
         return [node for node in self.loop.body if node in needed]
+
+    def _values_of_mask(self) -> set[ir.Value]:
+        """The values of the body that depend on nothing but an item of the mask."""
+        values = set() if self.mask is None else {self.mask.item}
+        for node in self.loop.body:
+            others = [each for each in node.inputs if each is not None and fixed_value(self.loop.outer(each)) is None]
+            if node.op_type in OF_MASKS and others and values.issuperset(others):
+                values.update(node.outputs)
+        return values
 
     def _weights(self, nodes: Sequence[ir.Node], inputs: Sequence[ir.Value]) -> dict[str, ndarray]:
         """The fixed values that nodes read, by name; those of float32 in double precision."""
@@ -149,15 +171,18 @@ class _Function:
             weights[str(value.name)] = array
         return weights
 
-    def __call__(self, item: ndarray, states: list[ndarray]) -> Values:
-        """The values of the body for rows of items and states.
+    def __call__(self, item: ndarray, states: list[ndarray], changes: ndarray | None = None) -> Values:
+        """The values of the body for rows of items and states; the items change the states of these rows, or of all.
 
         Raises:
             NotACellError: They cannot be computed, or are no rows.
         """
-        feeds = [np.expand_dims(item, self.loop.axis) if self.loop.keeps_axis else item]
+        feeds = [self.loop.items.feed(item)]
         for state, value in zip(self.loop.states, states, strict=True):
             feeds.append(value[None] if _rank(state.before, state.initial) == 3 else value)
+        if self.mask is not None:
+            changed = np.full(len(item), True) if changes is None else changes
+            feeds.append(self.mask.feed((changed == self.changes_at).reshape(-1, *[1] * (_rank(self.mask.all) - 2))))
         try:
             found = self.evaluator.run(self.names, dict(zip(self.inputs, feeds, strict=True)))
         except Exception as error:  # any exception type of numpy
@@ -173,6 +198,15 @@ class _Function:
             rows[begin:end] for begin, end in pairwise(accumulate((0, *self.counts, len(rows) - sum(self.counts))))
         )
         return Values(np.concatenate([np.zeros((len(item), 0)), *sigmoids], axis=1), tanhs, after, stacked)
+
+
+def _in_double_precision(node: ir.Node) -> NodeProto:
+    """A node of the body as a protobuf; what it makes float32 is float64."""
+    proto = ir.to_proto(node)
+    for attribute in proto.attribute:
+        if node.op_type == "Cast" and attribute.i == ir.DataType.FLOAT:
+            attribute.i = ir.DataType.DOUBLE
+    return proto
 
 
 def _layer(node: ir.Node, fixed: Mapping[str, ndarray]) -> Cell:
@@ -228,18 +262,18 @@ class _Nodes:
         """A value in the opposite order along an axis."""
         return self.op("Slice", [value, self.ints(-1), self.ints(LAST), self.ints(axis), self.ints(-1)])
 
-    def items(self, counts: Sequence[ir.Value]) -> ir.Value:
-        """The items in the order of the iterations, on the first axis."""
-        loop = self.loop
-        assert loop.sequence is not None
-        items = self.backward(loop.sequence, loop.axis) if loop.is_backward else loop.sequence
-        if counts:
+    def in_order(self, items: Items, counts: Sequence[ir.Value]) -> ir.Value:
+        """A sequence in the order of the iterations, on the first axis."""
+        rank = _rank(items.all)
+        axis = items.axis % rank
+        value = self.backward(items.all, axis) if items.is_backward else items.all
+        if items.index is not None:
             numbers = list(map(self.number, counts))
             count = numbers[0] if len(numbers) == 1 else self.op("Min", numbers)
             zero, one = (self.fixed(np.array(value, np.int64)) for value in (0, 1))
             iterations = self.op("Range", [zero, self.op("Squeeze", [count]), one])
-            items = self.op("Gather", [items, self.places(index_of_item(loop), iterations)], {"axis": loop.axis})
-        return items if loop.axis == 0 else self.op("Transpose", [items], {"perm": [1, 0, 2]})
+            value = self.op("Gather", [value, self.places(items.index, iterations)], {"axis": axis})
+        return value if axis == 0 else self.op("Transpose", [value], {"perm": [1, 0, *range(2, rank)]})
 
     def places(self, index: ir.Value, iterations: ir.Value) -> ir.Value:
         """The values of an integer of the body in all iterations."""
@@ -256,6 +290,15 @@ class _Nodes:
         if node.op_type not in ("Add", "Sub", "Mul", "Neg"):
             return self.places(node.inputs[0], iterations)
         return self.op(node.op_type, [self.places(each, iterations) for each in node.inputs])
+
+    def changes(self, mask: Items, counts: Sequence[ir.Value], changes_at: bool) -> ir.Value:
+        """1 where an item changes the states, else 0: with the axes items and batch."""
+        value = self.in_order(mask, counts)
+        if _rank(mask.all) == 3:
+            value = self.op("Squeeze", [value, self.ints(2)])
+        if not changes_at:
+            value = self.op("Not", [value])
+        return self.op("Cast", [value], {"to": ir.DataType.INT64})
 
     def initial(self, state: State, items: ir.Value, width: int) -> ir.Value | None:
         """The initial state with three axes; None if it is zero."""
@@ -284,22 +327,71 @@ class _Nodes:
         return self.op("Transpose", [states], {"perm": axes}) if axes[0] else states
 
 
+@dataclass(frozen=True)
+class _Mask:
+    """Which items change the states, as nodes: integers with the axes items and batch."""
+
+    nodes: _Nodes
+    changes: ir.Value
+    """1 where an item changes the states, else 0."""
+
+    def moved_to_front(self, items: ir.Value) -> ir.Value:
+        """The items that change the states in front of the others."""
+        op, ints = self.nodes.op, self.nodes.ints
+        count = op("Slice", [op("Shape", [self.changes]), ints(0), ints(1)])
+        zero, one = (self.nodes.fixed(np.array(value, np.int64)) for value in (0, 1))
+        numbers = op("Unsqueeze", [op("Range", [zero, op("Squeeze", [count]), one]), ints(1)])
+        ranks = op("Mul", [self.changes, op("Sub", [count, numbers])])
+        _, order = self.nodes.tape.op_multi_out("TopK", [ranks, count], {"axis": 0}, num_outputs=2)
+        at = op("Expand", [op("Unsqueeze", [order, ints(2)]), op("Shape", [items])])
+        return op("GatherElements", [items, at], {"axis": 0})
+
+    @cached_property
+    def lengths(self) -> ir.Value:
+        """How many items change the states, for each of the batch."""
+        total = self.nodes.op("ReduceSum", [self.changes, self.nodes.ints(0)], {"keepdims": 0})
+        return self.nodes.op("Cast", [total], {"to": ir.DataType.INT32})
+
+    def last(self, final: ir.Value, initial: ir.Value | None) -> ir.Value:
+        """The last state, which is the initial one where no item changes it: the operator gives zero."""
+        if initial is None:
+            return final
+        changes = self.nodes.op("Unsqueeze", [self.lengths, self.nodes.ints(0, 2)])
+        is_any = self.nodes.op("Cast", [changes], {"to": ir.DataType.BOOL})
+        return self.nodes.op("Where", [is_any, final, initial])
+
+    def moved_back(self, states: ir.Value, initial: ir.Value | None) -> ir.Value:
+        """The state after each item, of which the operator has those of the items in front."""
+        op, ints = self.nodes.op, self.nodes.ints
+        done = op("Unsqueeze", [op("CumSum", [self.changes, ints(0)]), ints(1, 3)])
+        at = op("Max", [op("Sub", [done, ints(1)]), ints(0)])
+        last = op("GatherElements", [states, op("Expand", [at, op("Shape", [states])])], {"axis": 0})
+        start = self.nodes.fixed(np.zeros((), np.float32)) if initial is None else op("Unsqueeze", [initial, ints(0)])
+        return op("Where", [op("Greater", [done, ints(0)]), last, start])
+
+
 def _replace(loop: RecurrentLoop, opset: int) -> None:
     """Put the operator of the cell in the place of a loop."""
     nodes, counts = _Nodes(loop), iteration_counts(loop)
     if counts:
-        index_of_item(loop)
+        find_sequences(loop)
     sizes = _sizes(loop)
     function = _Function(loop, opset)
-    cell = recognize(function, sizes[0], sizes[1:], function.layers)
-    items = nodes.items(counts)
+    cell = _recognize(function, sizes)
+    items, lengths, mask = nodes.in_order(loop.items, counts), None, None
+    if loop.mask is not None:
+        mask = _Mask(nodes, nodes.changes(loop.mask, counts, function.changes_at))
+        items, lengths = mask.moved_to_front(items), mask.lengths
     by_role = [loop.states[cell.hidden], *(state for state in loop.states if state is not loop.states[cell.hidden])]
-    inputs = [items, *map(nodes.fixed, cell.arrays(np.dtype(np.float32))), None]
-    inputs += [nodes.initial(state, items, sizes[1]) for state in by_role]
+    initial = [nodes.initial(state, items, sizes[1]) for state in by_role]
+    inputs = [items, *map(nodes.fixed, cell.arrays(np.dtype(np.float32))), lengths, *initial]
     attributes = {"hidden_size": sizes[1]}
     if cell.resets_after:
         attributes["linear_before_reset"] = 1
     stacked, *finals = nodes.tape.op_multi_out(cell.operator, inputs, attributes, num_outputs=1 + len(by_role))
+    if mask is not None:
+        stacked = mask.moved_back(stacked, initial[0])
+        finals = [mask.last(final, start) for final, start in zip(finals, initial, strict=True)]
     replaced: dict[ir.Value, ir.Value] = {}
     for state, final in zip(by_role, finals, strict=True):
         lead = function.leads[loop.states.index(state)]
@@ -309,14 +401,46 @@ def _replace(loop: RecurrentLoop, opset: int) -> None:
     _exchange(loop, nodes, replaced)
 
 
+def _recognize(function: _Function, sizes: Sequence[int]) -> Cell:
+    """The cell of a body, of which a mask may keep the states."""
+    if function.mask is None:
+        return recognize(function, sizes[0], sizes[1:], function.layers)
+    random = np.random.default_rng(0)
+    rows = 16
+    item, states = (
+        random.standard_normal((rows, sizes[0])),
+        [random.standard_normal((rows, size)) for size in sizes[1:]],
+    )
+    after = function(item, states).states
+    function.changes_at = not all(map(np.array_equal, after, states))
+    cell = recognize(function, sizes[0], sizes[1:], function.layers)
+    changes = random.random(POINTS) < 0.5
+    found = function(item, states, changes)
+    wanted = [
+        np.where(changes[:, None], new, old) for new, old in zip(function(item, states).states, states, strict=True)
+    ]
+    pairs = [*zip(found.states, wanted, strict=True), *((each, wanted[cell.hidden]) for each in found.stacked)]
+    if not all(map(np.array_equal, *zip(*pairs, strict=True))):
+        raise NotACellError("its mask does more than keeping the states")
+    return cell
+
+
 def _sizes(loop: RecurrentLoop) -> list[int]:
     """The sizes of an item and of each state."""
-    assert loop.sequence is not None
-    if _rank(loop.sequence) != 3 or loop.axis == 2 or loop.sequence.dtype != ir.DataType.FLOAT:
+    sequence, mask = loop.items.all, loop.mask
+    if _rank(sequence) != 3 or loop.items.axis % 3 == 2 or sequence.dtype != ir.DataType.FLOAT:
         raise NotACellError("its sequence is not float32 with the axes items, batch and values")
+    if mask is not None and not _is_of_rows(mask):
+        raise NotACellError("its mask has other axes than items and batch")
     if len(loop.states) not in (1, 2):
         raise NotACellError(f"it has {len(loop.states)} states")
-    return [_width(loop.sequence), *(_width(state.before, state.initial, state.after) for state in loop.states)]
+    return [_width(sequence), *(_width(state.before, state.initial, state.after) for state in loop.states)]
+
+
+def _is_of_rows(mask: Items) -> bool:
+    """True if a mask has one value for each item of the batch."""
+    rank = _rank(mask.all)
+    return rank == 2 or (rank == 3 and mask.axis % 3 != 2 and _width(mask.all) == 1)
 
 
 def _exchange(loop: RecurrentLoop, nodes: _Nodes, replaced: Mapping[ir.Value, ir.Value]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from autoopt.model.lazy_imports import convenience, ir
+from autoopt.model.lazy_imports import convenience, ir, np
 from autoopt.passes.cleanup.loop_invariants import source_of
 from autoopt.passes.cleanup.recurrent import is_zero
 from autoopt.passes.cleanup.rnn_cells import NotACellError
@@ -34,6 +34,30 @@ class Stack:
     is_backward: bool = False
 
 
+@dataclass(frozen=True)
+class Items:
+    """A value from outside of which each iteration reads another item."""
+
+    item: ir.Value
+    """The item, as a value of the body."""
+    all: ir.Value
+    axis: int
+    is_backward: bool = False
+    index: ir.Value | None = None
+    """The value of the body that says which item; None in a Scan."""
+    keeps_axis: bool = False
+    """True if the item still has the axis of the items, of size 1."""
+
+    @property
+    def is_mask(self) -> bool:
+        """True if its items are booleans."""
+        return bool(self.all.dtype == ir.DataType.BOOL)
+
+    def feed(self, rows: ndarray) -> ndarray:
+        """An item of the body that has these rows."""
+        return np.expand_dims(rows, self.axis) if self.keeps_axis else rows
+
+
 @dataclass
 class RecurrentLoop:
     """A Loop or Scan."""
@@ -42,19 +66,26 @@ class RecurrentLoop:
     body: ir.Graph
     states: list[State]
     stacks: list[Stack]
-    item: ir.Value | None = None
-    """The value of the body that is another item of the sequence in each iteration."""
-    sequence: ir.Value | None = None
-    axis: int = 0
-    is_backward: bool = False
-    keeps_axis: bool = False
-    """True if the item still has the axis of the items, of size 1."""
+    sequences: list[Items] = field(default_factory=list)
     same: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Values that the body takes and returns as they are, such as weights."""
     numbers: dict[ir.Value, tuple[ir.Value | None, int]] = field(default_factory=dict)
     """Integers that count iterations: where they begin (None: at 0), and what an iteration adds."""
     counted: set[ir.Value] = field(default_factory=set)
     """Those that count from 0 by 1, as the next iteration gets them."""
+
+    @property
+    def items(self) -> Items:
+        """The sequence of the items that the cell reads."""
+        found = [each for each in self.sequences if not each.is_mask]
+        if len(found) != 1 or len(self.sequences) > 2:
+            raise NotACellError(f"it reads {len(self.sequences)} sequences")
+        return found[0]
+
+    @property
+    def mask(self) -> Items | None:
+        """The sequence of booleans that says which items change the states."""
+        return next((each for each in self.sequences if each.is_mask), None)
 
     def outer(self, value: ir.Value) -> ir.Value:
         """The value from outside that a value of the body always is, or the value itself."""
@@ -80,11 +111,9 @@ def read_loop(node: ir.Node) -> RecurrentLoop:
     directions = node.attributes.get_ints("scan_output_directions", [0] * len(after))
     loop.stacks += map(Stack, after[carried:], node.outputs[carried:], axes, map(bool, directions))
     if node.op_type == "Scan":
-        if count != 1:
-            raise NotACellError("it reads several sequences")
-        loop.item, loop.sequence = body.inputs[-1], node.inputs[-1]
-        loop.axis = node.attributes.get_ints("scan_input_axes", [0])[0] % 3
-        loop.is_backward = bool(node.attributes.get_ints("scan_input_directions", [0])[0])
+        axes = node.attributes.get_ints("scan_input_axes", [0] * count)
+        directions = node.attributes.get_ints("scan_input_directions", [0] * count)
+        loop.sequences += map(Items, body.inputs[-count:], node.inputs[-count:], axes, map(bool, directions))
     else:
         loop.numbers[body.inputs[0]] = (None, 1)
     _settle(loop)
@@ -181,19 +210,14 @@ def _is_always_true(condition: ir.Value) -> bool:
     return fixed is not None and bool(fixed.all())
 
 
-def index_of_item(loop: RecurrentLoop) -> ir.Value:
-    """Find the only Gather of a Loop that reads an item of a sequence from outside; returns its index."""
-    found: list[ir.Value] = []
+def find_sequences(loop: RecurrentLoop) -> None:
+    """Find the Gathers of a Loop that read an item of a sequence from outside."""
     for node in loop.body:
         if node.op_type != "Gather":
             continue
         sequence, index = (loop.outer(each) for each in node.inputs)
         if loop.is_inside(index) and not loop.is_inside(sequence):
-            found.append(index)
-            loop.item, loop.sequence = node.outputs[0], sequence
-            loop.axis = node.attributes.get_int("axis", 0) % 3
             maker = index.producer()
-            loop.keeps_axis = maker is not None and maker.op_type in ("Unsqueeze", "Reshape")
-    if len(found) != 1:
-        raise NotACellError(f"it reads {len(found)} sequences")
-    return found[0]
+            keeps_axis = maker is not None and maker.op_type in ("Unsqueeze", "Reshape")
+            axis = node.attributes.get_int("axis", 0)
+            loop.sequences.append(Items(node.outputs[0], sequence, axis, index=index, keeps_axis=keeps_axis))
