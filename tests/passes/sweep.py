@@ -1,10 +1,10 @@
 """Runs passes over the micro-models and writes the outcomes as JSON lines.
 
-    python sweep.py [--unchecked] OUT [PASS ...]
+    python sweep.py OUT [PASS ...]
+    python sweep.py --again FIRST OUT
 
-A process of its own: the contract suite runs it twice with different hash seeds, and a native crash costs one result.
-`--unchecked` leaves the checks of new models out, and half of the models that come after the first that a pass changed:
-whether the bytes are the same again can be seen without them.
+A process of its own: a native crash costs one result. The second form follows another sweep while it goes on, and
+repeats what changed a model, without checks of the new one, under another hash seed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,15 +45,17 @@ CPU = "CPUExecutionProvider"
 GOOD = ("ok", "unchanged")
 
 
-def main(out: Path, names: list[str], *, check: bool) -> None:
+def main(out: Path, names: list[str], first: Path | None = None) -> None:
     with tempfile.TemporaryDirectory() as work, out.open("w") as file:
         folder = Path(work)
         for model_name in MODELS:
             prepare(model_name, folder)
+        preparations = Preparations(folder, check=first is None)
         infos = [info for info in map(registry().info, names) if not info.missing]
-        for result in sweep(infos, Preparations(folder, check=check)):
+        for result in again(first, preparations) if first else sweep(infos, preparations):
             file.write(json.dumps(result) + "\n")
             file.flush()
+        file.write("null\n")
 
 
 def prepare(name: str, folder: Path) -> None:
@@ -129,10 +132,8 @@ def sweep(infos: list[PassInfo], preparations: Preparations) -> Iterator[dict[st
     A model meets all passes in turn, because a worker keeps the model of its last call.
     """
     changed: dict[str, str] = {}
-    for number, model in enumerate(MODELS):
-        for place, info in enumerate(infos):
-            if info.name in changed and (number + place) % 2 and not preparations.check:
-                continue
+    for model in MODELS:
+        for info in infos:
             result = step(info, model, {}, preparations)
             if result["outcome"] == "ok":
                 changed.setdefault(info.name, model)
@@ -140,6 +141,26 @@ def sweep(infos: list[PassInfo], preparations: Preparations) -> Iterator[dict[st
     for info in infos:
         for params in variants(info):
             yield step(info, changed.get(info.name, "mlp"), params, preparations)
+
+
+def again(first: Path, preparations: Preparations) -> Iterator[dict[str, Any]]:
+    """Repeat the steps of a sweep that changed a model."""
+    for result in followed(first):
+        if result["outcome"] == "ok":
+            yield step(registry().info(result["pass"]), result["model"], result["searched"], preparations)
+
+
+def followed(path: Path) -> Iterator[dict[str, Any]]:
+    """The results of a sweep as it writes them."""
+    with path.open() as file:
+        line = ""
+        while line != "null\n":
+            line += file.readline()
+            if not line.endswith("\n"):
+                time.sleep(0.05)
+            elif line != "null\n":
+                yield json.loads(line)
+                line = ""
 
 
 def variants(info: PassInfo) -> Iterator[dict[str, Any]]:
@@ -183,6 +204,7 @@ def step(info: PassInfo, model: str, params: dict[str, Any], preparations: Prepa
     return {
         "model": model,
         "asked": asked,
+        "searched": params,
         **{k: v for k, v in result.items() if k != "path"},
         "pass": info.name,
         "moved": bool(result["path"]),
@@ -190,5 +212,7 @@ def step(info: PassInfo, model: str, params: dict[str, Any], preparations: Prepa
 
 
 if __name__ == "__main__":
-    arguments = [argument for argument in sys.argv[1:] if argument != "--unchecked"]
-    main(Path(arguments[0]), arguments[1:] or list(registry().names()), check="--unchecked" not in sys.argv)
+    if sys.argv[1] == "--again":
+        main(Path(sys.argv[3]), [], first=Path(sys.argv[2]))
+    else:
+        main(Path(sys.argv[1]), sys.argv[2:] or list(registry().names()))

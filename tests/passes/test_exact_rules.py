@@ -14,8 +14,7 @@ from micro_models import made
 from autoopt.model.session import make_session
 from autoopt.passes.base import Pass
 from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, RewriteRules, Simplify
-from autoopt.passes.fusion.local_rewrites import LocalRewrites
-from autoopt.passes.fusion.rule_passes import MatMulAddGemm
+from autoopt.passes.fusion.rule_passes import LocalRewrites, MatMulAddGemm
 from autoopt.passes.fusion.transformer import TransformerFusion
 from autoopt.passes.shape.inference import MaterializeReshape, ShapeInference
 

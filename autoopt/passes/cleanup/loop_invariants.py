@@ -11,6 +11,7 @@ from autoopt.passes.base.contract import FUSIONS
 from autoopt.passes.cleanup.graph_cleanup import remove_identities
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.sizes import fixed_tensor
 
 BEFORE_CARRIED: Final = 2
 """Inputs of a Loop and of its body in front of the carried values: trip count or number of the iteration, condition."""
@@ -58,10 +59,7 @@ def move_invariants(loop: ir.Node) -> bool:
     is_changed = False
     for node in list(body):
         reads_body = any(value is not None and value.graph is body for value in node.inputs)
-        is_returned = any(value.is_graph_output() for value in node.outputs)
-        has_body = any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values())
-        is_fixed = node.op_type not in RANDOM_OPS and node.op_type != "Dropout"
-        if reads_body or is_returned or has_body or not is_fixed or loop.graph is None:
+        if reads_body or loop.graph is None or not _can_leave(node):
             continue
         body.remove(node)
         for value in node.outputs:
@@ -70,6 +68,13 @@ def move_invariants(loop: ir.Node) -> bool:
         loop.graph.insert_before(loop, node)
         is_changed |= bool(node.inputs)
     return is_changed
+
+
+def _can_leave(node: ir.Node) -> bool:
+    """Tell if a node computes the same wherever it is, and the body does not return it."""
+    is_returned = any(value.is_graph_output() for value in node.outputs)
+    has_body = any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values())
+    return not is_returned and not has_body and node.op_type not in (*RANDOM_OPS, "Dropout")
 
 
 def _without_carried_invariants(loop: ir.Node) -> ir.Node:
@@ -103,16 +108,14 @@ def _move_products(loop: ir.Node) -> bool:
     """Multiply all rows in front of the loop: `(x @ matrix)[i]` in place of `x[i] @ matrix`."""
     body = loop.attributes["body"].as_graph()
     is_changed = False
-    for node in list(body):
-        rows = None if node.op_type != "MatMul" or node.inputs[0] is None else node.inputs[0].producer()
+    for node in [each for each in body if each.op_type == "MatMul" and _is_matrix(each.inputs[1])]:
+        rows = None if node.inputs[0] is None else node.inputs[0].producer()
         if rows is None or rows.graph is not body or not _reads_a_row(rows) or len(rows.outputs[0].uses()) > 1:
             continue
-        everything, matrix = rows.inputs[0], node.inputs[1]
-        fixed = None if matrix is None or matrix.is_graph_input() else convenience.get_const_tensor(matrix)
-        if fixed is None or len(fixed.shape) != 2 or everything is None or everything.graph is body:
+        everything = rows.inputs[0]
+        if everything is None or everything.graph is body or loop.graph is None:
             continue
-        products = ir.node("MatMul", [everything, matrix])
-        assert loop.graph is not None
+        products = ir.node("MatMul", [everything, node.inputs[1]])
         loop.graph.insert_before(loop, products)
         rows.replace_input_with(0, products.outputs[0])
         rows.outputs[0].type, rows.outputs[0].shape = node.outputs[0].type, node.outputs[0].shape
@@ -120,6 +123,11 @@ def _move_products(loop: ir.Node) -> bool:
         body.remove(node, safe=True)
         is_changed = True
     return is_changed
+
+
+def _is_matrix(value: ir.Value | None) -> bool:
+    tensor = fixed_tensor(value)
+    return tensor is not None and len(tensor.shape) == 2
 
 
 def _reads_a_row(node: ir.Node) -> bool:

@@ -1,4 +1,4 @@
-"""Fusion: weights folded into neighbours, transformer operators, and ONNX Runtime's own graph optimization.
+"""Fusion: weights folded into neighbours, transformer operators, and operators in forms that onnxruntime runs faster.
 
 Read `rule_passes` first, then `transformer`. `attention` joins what onnxruntime does not know.
 """

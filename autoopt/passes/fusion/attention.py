@@ -1,30 +1,43 @@
-"""Attention, over a key-value cache and without one, joined into ONNX's own operator Attention (opset 23)."""
+"""Attention, over a key-value cache and without one, joined into ONNX's own operator Attention (opset 23).
+
+This is code over the graph and no table of rules: factors, casts, transpositions and repeated heads come in any
+number and order between the products, and caches and masks are shared by layers, which a pattern cannot state.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.fusion.attention_masks import ITEMS, Masks
 from autoopt.passes.fusion.attention_matcher import (
     HEADS_FIRST,
     SWAP_LAST,
     Attention,
     cached_attention,
     is_plain_shape,
+    number,
     permutation,
     plain_attention,
     producer,
+    unscaled,
 )
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, walk_nodes
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, apply_rules
 from autoopt.passes.onnx_tools.opsets import at_least_opset
-from autoopt.passes.onnx_tools.sizes import fold_known_sizes, infer_sizes, make_targets_constant, reshaped, sizes_of
+from autoopt.passes.onnx_tools.sizes import (
+    ONE,
+    fixed_tensor,
+    fold_known_sizes,
+    infer_sizes,
+    make_targets_constant,
+    reshaped,
+    sizes_of,
+)
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from onnx import ModelProto
 
 Kind: TypeAlias = Literal["cached", "plain", "bodies"]
@@ -40,6 +53,17 @@ ATTENTION_OPSET: Final = 23
 FUSED_OPS: Final = ("Attention", "RotaryEmbedding")
 SWAP_OF_FLAT: Final = [0, 2, 1]
 """The transposition of matrices whose other two axes are joined into one."""
+LOWEST: Final = -3.4028234663852886e38
+"""float32's. A row of it throughout, as padding has, gives the mean of all values, in onnxruntime's Attention zeros.
+
+Rows of minus infinity give zeros there too, as exports with a Where behind the softmax have it: they stay.
+"""
+LIMIT: Final = -3.4e38
+"""The number in place of the lowest: below all scores, and unchanged by adding them."""
+ABSORBING: Final = -1e30
+"""Adding a score to this or less gives the number itself in float32, as choosing it does."""
+ITEMS: Final = 2
+"""The axis of items in (batch, heads, items, head size)."""
 
 
 def fuse_attention(model: ModelProto, kind: Kind) -> tuple[ModelProto, Mapping[str, int]]:
@@ -55,24 +79,18 @@ def fuse_attention(model: ModelProto, kind: Kind) -> tuple[ModelProto, Mapping[s
     """
     if not _may_attend(model, kind):
         return model, {}
-    rotates = kind == "cached" or (kind == "plain" and may_rotate(model))
+    looks_for_rotation = kind == "plain" and may_rotate(model)
     converted = _without_copies(to_ir(at_least_opset(model, ATTENTION_OPSET)))
     fold_known_sizes(converted)
-    graphs = list(converted.graph.subgraphs()) if kind == "bodies" else [converted.graph]
-    for graph in graphs:
-        _transpose_in_one_step(graph)
-        Masks(graph).join()
-        graph.sort()
-    infer_sizes(converted)
-    count = sum(_join(graph, finder) for graph in graphs for finder in FINDERS[kind])
-    if not count and (kind != "plain" or not rotates):
+    is_joined = _join_all(converted, kind)
+    if not is_joined and not looks_for_rotation:
         return model, {}
     converted.graph.sort()
     converted = apply_ir_passes(converted, ir_passes.RemoveUnusedNodesPass(), ir_passes.NameFixPass())
-    if rotates:
+    if kind == "cached" or looks_for_rotation:
         converted = _with_rotation(converted)
-    kinds = [node.op_type for node in converted.graph.all_nodes() if node.domain in DEFAULT_DOMAINS]
-    counts = Counter(each for each in kinds if each in FUSED_OPS)
+    standard = [node.op_type for node in converted.graph.all_nodes() if node.domain in DEFAULT_DOMAINS]
+    counts = {name: standard.count(name) for name in FUSED_OPS if name in standard}
     return (to_proto(converted), counts) if counts else (model, {})
 
 
@@ -112,16 +130,28 @@ def _transpose_in_one_step(graph: ir.Graph) -> None:
     """
     for node in list(graph):
         transpose = producer(node.inputs[0], "Transpose") if node.op_type == "Reshape" else None
-        first = producer(transpose.inputs[0], "Reshape") if transpose is not None else None
-        if transpose is None or first is None or permutation(transpose) != SWAP_OF_FLAT:
+        if transpose is None or permutation(transpose) != SWAP_OF_FLAT:
             continue
-        before, flat, after = sizes_of(first.inputs[0]), reshaped(first), reshaped(node)
-        if len(before) != len(SWAP_LAST) or None in before:
+        first = producer(transpose.inputs[0], "Reshape")
+        before = sizes_of(first.inputs[0]) if first is not None else ()
+        if first is None or len(before) != len(SWAP_LAST) or None in before:
             continue
         batch, heads, rows, columns = before
-        if flat[1:] == (rows, columns) and after == (batch, heads, columns, rows):
+        if reshaped(first)[1:] == (rows, columns) and reshaped(node) == (batch, heads, columns, rows):
             swap = ir.node("Transpose", [first.inputs[0]], {"perm": SWAP_LAST}, name=node.name)
             convenience.replace_nodes_and_values(graph, node, [node], [swap], node.outputs, swap.outputs)
+
+
+def _join_all(model: ir.Model, kind: Kind) -> bool:
+    """Join attention of a kind, in place; tell if there was any."""
+    graphs = list(model.graph.subgraphs()) if kind == "bodies" else [model.graph]
+    for graph in graphs:
+        _transpose_in_one_step(graph)
+        Masks(graph).join()
+        graph.sort()
+    infer_sizes(model)
+    counts = [_join(graph, finder) for graph in graphs for finder in FINDERS[kind]]
+    return any(counts)
 
 
 def _join(graph: ir.Graph, finder: Finder) -> int:
@@ -131,9 +161,9 @@ def _join(graph: ir.Graph, finder: Finder) -> int:
     for attention in found:
         product, keys, values = attention.product, attention.keys, attention.values
         if values is None:
-            old, inputs = [product], _plain_inputs(graph, attention, masks)
+            old, inputs = [product], _plain_inputs(attention, masks)
         else:
-            old, inputs = [product, keys, values], _cached_inputs(graph, attention, masks)
+            old, inputs = [product, keys, values], _cached_inputs(attention, masks)
         attributes = {"scale": attention.scale}
         joined = ir.node("Attention", inputs, attributes, num_outputs=len(old), name=product.name)
         replaced = [node.outputs[0] for node in old]
@@ -141,26 +171,24 @@ def _join(graph: ir.Graph, finder: Finder) -> int:
     return len(found)
 
 
-def _cached_inputs(graph: ir.Graph, attention: Attention, masks: Masks) -> list[ir.Value | None]:
+def _cached_inputs(attention: Attention, masks: Masks) -> list[ir.Value | None]:
     """The inputs of the operator in place of attention over a cache."""
     mask, query = attention.mask, attention.query
     caches = [node for node in (attention.keys, attention.values) if node is not None]
     for cache in caches:
-        _size_from_parts(graph, cache)
+        _size_from_parts(cache, masks)
     if mask is not None:
         mask = masks.bounded(mask) if attention.additive is None else masks.additive(mask, attention.additive)
         mask = masks.with_rows(mask, query)
     return [query, *(cache.inputs[1] for cache in caches), mask, *(cache.inputs[0] for cache in caches)]
 
 
-def _plain_inputs(graph: ir.Graph, attention: Attention, masks: Masks) -> list[ir.Value | None]:
+def _plain_inputs(attention: Attention, masks: Masks) -> list[ir.Value | None]:
     """The inputs of the operator in place of attention, with the transposition of keys that it needs."""
     source, keys_axis = attention.keys.inputs[0], ITEMS
     keys = source
     if permutation(attention.keys) != SWAP_LAST:
-        transposed = ir.node("Transpose", [source], {"perm": HEADS_FIRST})
-        graph.append(transposed)
-        keys, keys_axis = transposed.outputs[0], 1
+        keys, keys_axis = masks.node("Transpose", (source,), perm=HEADS_FIRST), 1
     inputs = [attention.query, keys, attention.product.inputs[1]]
     if attention.mask is not None:
         assert source is not None
@@ -168,17 +196,158 @@ def _plain_inputs(graph: ir.Graph, attention: Attention, masks: Masks) -> list[i
     return inputs
 
 
-def _size_from_parts(graph: ir.Graph, cache: ir.Node) -> None:
+def _size_from_parts(cache: ir.Node, new: Nodes) -> None:
     """Compute shapes of a cache, in place, from those of its parts: a mask may need them before the cache is there."""
     for node in [use.node for use in cache.outputs[0].uses()]:
-        if not is_plain_shape(node) or node.graph is not graph:
-            continue
-        past, new = (ir.node("Shape", [part]) for part in cache.inputs)
-        along = ir.node("Constant", [], {"value": ir.tensor(np.array([0, 0, 1, 0]))})
-        longer = ir.node("Mul", [new.outputs[0], along.outputs[0]])
-        total = ir.node("Add", [past.outputs[0], longer.outputs[0]])
-        nodes = [past, new, along, longer, total]
-        convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, total.outputs)
+        if is_plain_shape(node) and node.graph is new.graph:
+            past, added = (new.node("Shape", (part,)) for part in cache.inputs)
+            total = new.node("Add", (past, new.node("Mul", (added, new.tensor([0, 0, 1, 0])))))
+            convenience.replace_nodes_and_values(new.graph, node, [node], [], node.outputs, [total])
+
+
+class Nodes:
+    """Makes nodes and constants of a graph, each once, and appends them to it."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self.graph = graph
+        self._made: dict[object, ir.Value] = {}
+
+    def node(self, op_type: str, inputs: Iterable[ir.Value | None], **attributes: int | list[int]) -> ir.Value:
+        """The result of an operator."""
+        inputs = tuple(inputs)
+        return self._once((op_type, inputs, repr(attributes)), lambda: ir.node(op_type, inputs, attributes))
+
+    def tensor(self, array: ArrayLike, dtype: str = "int64") -> ir.Value:
+        """A constant."""
+        array = np.asarray(array, dtype)
+        key = (array.tobytes(), array.shape, dtype)
+        return self._once(key, lambda: ir.node("Constant", [], {"value": ir.tensor(array)}))
+
+    def count(self, value: ir.Value | None, axis: int) -> ir.Value:
+        """The size of an axis, as a vector of length 1."""
+        return self.node("Shape", (value,), start=axis, end=axis + 1)
+
+    def _once(self, key: object, make: Callable[[], ir.Node]) -> ir.Value:
+        if key not in self._made:
+            node = make()
+            self.graph.append(node)
+            self._made[key] = node.outputs[0]
+        return self._made[key]
+
+
+class Masks(Nodes):
+    """Makes masks for the attention of a graph, one for all layers that share it."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        super().__init__(graph)
+        self._sources: dict[ir.Value, ir.Value] = {}
+        """The masks that new ones have their sizes from."""
+
+    def join(self) -> None:
+        """Let scores of attention get all their masks by one Add, in place."""
+        for softmax in list(self.graph):
+            if softmax.op_type != "Softmax":
+                continue
+            masked = self._masked(softmax.inputs[0])
+            if masked is None or masked[1] is None:
+                continue
+            added = producer(softmax.inputs[0], "Add")
+            if added is None or set(added.inputs) != set(masked):
+                softmax.replace_input_with(0, self.node("Add", masked))
+
+    def bounded(self, mask: ir.Value) -> ir.Value:
+        """The mask with `LIMIT` for float32's lowest number; masks of other types stay."""
+        made = self._bounded(mask)
+        self._sources.setdefault(made, mask)
+        return made
+
+    def additive(self, allowed: ir.Value, where: ir.Node) -> ir.Value:
+        """Apply the choices of `where` to the boolean mask `allowed`; return the additive mask."""
+        made = self.node("Where", (allowed, *map(self._constant, where.inputs[1:])))
+        self._sources[made] = allowed
+        return made
+
+    def whole(self, mask: ir.Value, query: ir.Value, keys: ir.Value, keys_axis: int) -> ir.Value:
+        """The mask with a row for each query and a column for each key: the operator repeats neither.
+
+        Queries are (batch, heads, items, head size); the items of keys are in `keys_axis`.
+        """
+        counted = ((query, ITEMS), (keys, keys_axis))
+        known = tuple(size for value, axis in counted for size in sizes_of(value)[axis : axis + 1])
+        sizes = sizes_of(self._sources.get(mask, mask))
+        if len(sizes) == 4 and None not in sizes[2:] and sizes[2:] == known:
+            return mask
+        counts = [self.count(*value) for value in counted]
+        return self.node("Expand", (mask, self.node("Concat", (self.tensor([1, 1]), *counts), axis=0)))
+
+    def with_rows(self, mask: ir.Value, query: ir.Value) -> ir.Value:
+        """The mask with a row for each query where it is known to have one for all of them."""
+        sizes = sizes_of(self._sources.get(mask, mask))
+        if sizes[-2:-1] != (ONE,) or sizes_of(query)[ITEMS : ITEMS + 1] == (ONE,):
+            return mask
+        target = self.node("Concat", (self.count(query, ITEMS), self.tensor([1])), axis=0)
+        return self.node("Expand", (mask, target))
+
+    def _masked(self, value: ir.Value | None) -> tuple[ir.Value, ir.Value | None] | None:
+        """The product of queries and keys, scaled, behind a value, and what masks it on the way."""
+        if value is None:
+            return None
+        if producer(unscaled(value)[0], "MatMul") is not None:
+            return value, None
+        node = producer(value)
+        if node is not None and node.op_type == "Add":
+            return self._added(node)
+        if node is not None and node.op_type == "Where":
+            return self._chosen(node)
+        return None
+
+    def _added(self, node: ir.Node) -> tuple[ir.Value, ir.Value | None] | None:
+        for value, mask in (node.inputs, reversed(node.inputs)):
+            inner = self._masked(value)
+            if inner is not None:
+                scores, first = inner
+                return scores, mask if first is None else self.node("Add", (first, mask))
+        return None
+
+    def _chosen(self, node: ir.Node) -> tuple[ir.Value, ir.Value | None] | None:
+        condition, *choices = node.inputs
+        for index, low in enumerate(choices):
+            inner = self._masked(choices[1 - index]) if _hides(low) else None
+            if inner is None:
+                continue
+            hidden = self.tensor(LIMIT, "float32") if number(low) == LOWEST else low
+            mask = inner[1] or self.tensor(0, "float32")
+            return inner[0], self.node("Where", (condition, hidden, mask) if index == 0 else (condition, mask, hidden))
+        return None
+
+    def _bounded(self, mask: ir.Value) -> ir.Value:
+        if fixed_tensor(mask) is not None:
+            return self._constant(mask)
+        node = producer(mask, "Where")
+        if node is not None and None not in map(fixed_tensor, node.inputs[1:]):
+            choices = [self._constant(choice) for choice in node.inputs[1:]]
+            assert node.inputs[0] is not None
+            if choices == list(node.inputs[1:]):
+                return mask
+            return self.additive(node.inputs[0], node)
+        if mask.dtype != ir.DataType.FLOAT:
+            return mask
+        is_lowest = self.node("Equal", (mask, self.tensor(LOWEST, "float32")))
+        return self.node("Where", (is_lowest, self.tensor(LIMIT, "float32"), mask))
+
+    def _constant(self, value: ir.Value | None) -> ir.Value:
+        tensor = fixed_tensor(value)
+        assert value is not None
+        if tensor is None or tensor.dtype != ir.DataType.FLOAT:
+            return value
+        array = tensor.numpy()
+        is_lowest = array == np.float32(LOWEST)
+        return self.tensor(np.where(is_lowest, np.float32(LIMIT), array), "float32") if is_lowest.any() else value
+
+
+def _hides(value: ir.Value | None) -> bool:
+    tensor, low = fixed_tensor(value), number(value)
+    return tensor is not None and tensor.dtype == ir.DataType.FLOAT and low is not None and low <= ABSORBING
 
 
 def _with_rotation(model: ir.Model) -> ir.Model:
@@ -206,22 +375,12 @@ def _with_rotation(model: ir.Model) -> ir.Model:
 def _repeat_shared_angles(model: ir.Model) -> None:
     """Repeat cosines and sines for each item, as RotaryEmbedding requires, unless they are known to be each item's."""
     infer_sizes(model)
-    repeated: dict[ir.Value, ir.Value] = {}
+    new = Nodes(model.graph)
     shape: ir.Value | None = None
-    for node in [node for node in model.graph if node.op_type == "RotaryEmbedding"]:
+    for node in [node for node in model.graph if node.op_type == "RotaryEmbedding" and len(node.inputs) == 3]:
         batch = sizes_of(node.inputs[0])[:1]
-        for index, angles in enumerate(node.inputs[1:3], 1):
+        for index, angles in enumerate(node.inputs[1:], 1):
             count = sizes_of(angles)[:1]
-            if len(node.inputs) != 3 or angles is None or (count not in ((), (None,)) and count == batch):
-                continue
-            if shape is None:
-                items = ir.node("Shape", [node.inputs[0]], {"start": 0, "end": 1})
-                ones = ir.node("Constant", [], {"value": ir.tensor(np.array([1, 1]))})
-                joined = ir.node("Concat", [items.outputs[0], ones.outputs[0]], {"axis": 0})
-                model.graph.extend([items, ones, joined])
-                shape = joined.outputs[0]
-            if angles not in repeated:
-                expanded = ir.node("Expand", [angles, shape])
-                model.graph.append(expanded)
-                repeated[angles] = expanded.outputs[0]
-            node.replace_input_with(index, repeated[angles])
+            if count in ((), (None,)) or count != batch:
+                shape = shape or new.node("Concat", [new.count(node.inputs[0], 0), new.tensor([1, 1])], axis=0)
+                node.replace_input_with(index, new.node("Expand", [angles, shape]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final
@@ -229,19 +229,12 @@ def _is_of_masked_rows(condition: ir.Value | None, softmax: ir.Node) -> bool:
     node = producer(condition, "IsNaN")
     if node is not None:
         return node.inputs[0] in (softmax.inputs[0], softmax.outputs[0])
-    return tuple(_steps(condition, softmax.inputs[0])) in GUARDS
-
-
-def _steps(value: ir.Value | None, scores: ir.Value | None) -> Iterator[str]:
-    """The steps from a condition back to the scores; the last one is `OTHER` if it does not come from them."""
-    while value is not scores:
+    value, steps = condition, [""]
+    while value is not softmax.inputs[0] and steps[-1] != OTHER:
         node = producer(value)
-        step = OTHER if node is None else _step(node)
-        if step:
-            yield step
-        if node is None or step == OTHER:
-            return
-        value = _varying(node)
+        steps.append(OTHER if node is None else _step(node))
+        value = None if node is None else _varying(node)
+    return tuple(filter(None, steps)) in GUARDS
 
 
 def _step(node: ir.Node) -> str:

@@ -1,20 +1,65 @@
-"""Passes that apply rewrite rules: weights folded into neighbours, and operators computed by others."""
+"""Passes that apply rewrite rules: weights folded into neighbours, operators computed by others, cheaper forms.
+
+The modules with the rules import onnxscript, so only `build_rules` imports them, when it is called.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+import importlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 
 from autoopt.model.inspection import FUSED_LAYERS
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass
 from autoopt.passes.base.contract import FUSIONS, RUNTIME_BOUND
-from autoopt.passes.fusion.local_rewrites import build_rules
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.libraries import apply_rules, rule_sets
+from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
     from onnxscript.rewriter.pattern import RewriteRule
+
+Assumption: TypeAlias = Literal["finite", "one_nonzero", "unmasked_rows"]
+"""Properties that the user may vouch for where the model cannot prove them: activations are never infinite or NaN;
+NonZero always finds exactly one element; every row of an attention mask leaves at least one element unmasked."""
+
+RULES: Final = {
+    "replace_div_with_mul": "arithmetic:DivToMul",
+    "replace_pow": "arithmetic:PowToMul",
+    "pre_scale": "arithmetic:PreScale",
+    "replace_half_reducemean": "arithmetic:HalfReduceMean",
+    "replace_bn_with_mul_add": "arithmetic:BatchNormToMulAdd",
+    "fuse_cast_into_onehot": "arithmetic:CastIntoOneHot",
+    "replace_where_mask": "arithmetic:WhereMaskToAdd",
+    "cumsum_workaround": "explicit:PositiveCumSumAxis",
+    "topk_workaround": "explicit:PositiveTopKAxis",
+    "indices_workaround": "explicit:PositiveIndices",
+    "replace_nonzero": "explicit:NonZeroToArgMax",
+    "replace_clip_empty_inputs": "explicit:FullClip",
+    "replace_consecutive_cast_with_notzero": "explicit:CastsToNotZero",
+    "replace_where_with_mul_add": "explicit:WhereToMulAdd",
+    "replace_trilu": "explicit:TriluToWhere",
+    "serialize_matmul": "explicit:SplitMatMul",
+    "serialize_matmul_add": "explicit:SplitMatMulAdd",
+}
+"""Rule name -> `module:class` in this package."""
+if TYPE_CHECKING:
+    RuleName: TypeAlias = str
+else:
+    RuleName = Literal[tuple(RULES)]  # type checkers accept only names written out
+
+
+def build_rules(paths: Iterable[str], **settings: object) -> list[RewriteRule]:
+    """Build the rules `module:class` of this package with settings, such as what the user vouches for."""
+    rules: list[RewriteRule] = []
+    for path in paths:
+        module, _, name = path.partition(":")
+        rule_class = getattr(importlib.import_module(f"autoopt.passes.rewrites.{module}"), name)
+        rule = rule_class.rule(**settings)
+        rules += rule.commute() if rule_class.commutes else [rule]
+    return rules
 
 
 class Rewriting(Pass):
@@ -50,7 +95,7 @@ class ConvAffineFolding(Rewriting):
     version = 2
     needs_ops = ("Conv",)
     aliases = ("conv_affine",)
-    rules = tuple(f"convolution:{name}" for name in ("ScaleAfter", "ShiftAfter", "ScaleBefore", "ShiftBefore"))
+    rules = tuple(f"layers:{name}" for name in ("ScaleAfter", "ShiftAfter", "ScaleBefore", "ShiftBefore"))
 
 
 class PadFolding(Rewriting):
@@ -100,7 +145,7 @@ class HardSigmoidFusion(Rewriting):
     """Joins the Add, Clip and Div of a hard sigmoid or hard swish, as mobile networks have them, into HardSigmoid."""
 
     needs_ops = ("Clip",)
-    rules = tuple(f"operators:{name}" for name in ("HardSwishByDiv", "HardSwish", "HardSigmoidByDiv", "HardSigmoid"))
+    rules = tuple(f"arithmetic:{name}" for name in ("HardSwishByDiv", "HardSwish", "HardSigmoidByDiv", "HardSigmoid"))
 
 
 class StftToConv(Rewriting):
@@ -108,7 +153,7 @@ class StftToConv(Rewriting):
 
     version = 2
     needs_ops = ("STFT",)
-    rules = ("operators:StftAsConv",)
+    rules = ("layers:StftAsConv",)
 
 
 class ConvTransposeToConv(Rewriting):
@@ -120,7 +165,7 @@ class ConvTransposeToConv(Rewriting):
     version = 2
     needs_ops = ("ConvTranspose",)
     accelerators = ("CPUExecutionProvider",)
-    rules = ("operators:ConvTransposeAsConvs",)
+    rules = ("layers:ConvTransposeAsConvs",)
 
 
 class SplitFusedLayers(Rewriting):
@@ -132,4 +177,39 @@ class SplitFusedLayers(Rewriting):
     version = 3
     needs_ops = tuple(FUSED_LAYERS)
     conflicts = RUNTIME_BOUND
-    rules = tuple(f"fused_layers:{name}" for name in ("SplitFusedConv", "SplitFusedGemm", "SplitFusedMatMul"))
+    rules = tuple(f"layers:{name}" for name in ("SplitFusedConv", "SplitFusedGemm", "SplitFusedMatMul"))
+
+
+CHEAPER_FORMS: Final[list[RuleName]] = [
+    "replace_div_with_mul",
+    "replace_pow",
+    "replace_where_mask",
+    "fuse_cast_into_onehot",
+]
+"""Rules that replace operators with cheaper ones."""
+
+
+class LocalRewrites(Pass):
+    """Rewrites single patterns, each only where it is provably correct or the user vouches for it."""
+
+    version = 2
+    depends_on = "model"
+    requires = ("shape_inference",)
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir", "onnxscript")
+    aliases = ("rewrite_local",)
+
+    rules: Annotated[list[RuleName], Categorical(CHEAPER_FORMS, [*CHEAPER_FORMS, "pre_scale"]), "rewrites to apply"] = (
+        CHEAPER_FORMS
+    )
+    assume: Annotated[
+        list[Assumption],
+        "what you vouch for: finite activations, exactly one_nonzero element, unmasked_rows in every mask",
+    ] = []
+    chunks: Annotated[int, Minimum(2), "number of parts into which the serialize rules split a product"] = 2
+
+    def run(self, model: ir.Model) -> ir.Model | None:
+        if not self.rules:
+            return None
+        rules = build_rules((RULES[name] for name in self.rules), assume=frozenset(self.assume), chunks=self.chunks)
+        return apply_rules(model, rules)

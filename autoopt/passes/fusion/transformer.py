@@ -5,23 +5,23 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
+from math import prod
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.base.contract import FUSIONS, RUNTIME_BOUND
+from autoopt.passes.base.contract import FUSIONS
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.fusion.attention import Kind, fuse_attention, may_rotate
-from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.onnx_tools.gemm import flatten_attention
 from autoopt.passes.onnx_tools.graphs import (
-    DEFAULT_DOMAINS,
     ORT_DOMAIN,
+    attribute_values,
     caller_inputs,
     constant_tensors,
     is_large,
@@ -38,7 +38,7 @@ from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto
     from onnxruntime.transformers.fusion_options import FusionOptions
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,11 @@ NORMALIZATIONS = ("LayerNormalization", "SimplifiedLayerNormalization", "RMSNorm
 """Operators whose epsilon is that if none is stated."""
 COLLECTED_BYTES: Final = 32 << 20
 """Size of a model from which its copies are freed at once: looking for them takes a tenth of a second."""
+MASK_INPUTS: Final = {"Attention": 3, "MultiHeadAttention": 4, "DecoderMaskedMultiHeadAttention": 4}
+"""The input with the padding mask, by operator of onnxruntime."""
+HIGHEST_MASK: Final = -1e4
+"""Numbers up to this hide scores; it is also what the operators add unless told otherwise."""
+MASK_VALUE: Final = "mask_filter_value"
 
 
 class TransformerFusion(Pass):
@@ -121,25 +126,20 @@ class TransformerFusion(Pass):
 
     def run(self, source: ir.Model) -> ir.Model | ModelProto | None:
         model = inline_functions(to_proto(source))
-        joined: Counter[str] = Counter()
+        in_bodies: Mapping[str, int] = {}
         if self.engine == "auto" and self._is_for_cpu:
             model, in_bodies = self._try("bodies", model)
-            fused, cached = self._try("cached", model)
-            more: Mapping[str, int] = {}
-            if cached or may_rotate(model):
-                fused, more = self._try("plain", fused)
-            joined = Counter(in_bodies)
-            # The library's own rotary embedding fails where several items share positions.
-            if cached or more.get("RotaryEmbedding"):
-                self.context.reports["transformer_fusion"] = dict(joined + Counter(cached) + Counter(more))
+            fused, counts = self._with_cache_or_rotation(model)
+            if counts:
+                self.context.reports["transformer_fusion"] = dict(Counter(in_bodies) + counts)
                 return fused
         if self.engine == "onnxscript":
-            fused, counts = self._fuse_with_onnxscript(model)
+            fused, found = self._fuse_with_onnxscript(model)
         elif self.engine == "onnxruntime":
-            fused, counts = self._fuse_with_onnxruntime(model, self.model_type, KnownShapes())
+            fused, found = self._fuse_with_onnxruntime(model, self.model_type, KnownShapes())
         else:
-            fused, counts = self._fuse_with_both(model)
-        counts = joined + Counter({name: int(count) for name, count in counts.items()})
+            fused, found = self._fuse_with_both(model)
+        counts = Counter(in_bodies) + Counter({name: int(count) for name, count in found.items()})
         self.context.reports["transformer_fusion"] = dict(counts)
         # The fusers also make changes of their own; only fused operators make the result worth keeping.
         if not counts["Attention"] and count_ort_operators(fused) == count_ort_operators(model):
@@ -149,6 +149,17 @@ class TransformerFusion(Pass):
         result = to_ir(fused)
         flatten_attention(result)
         return result
+
+    def _with_cache_or_rotation(self, model: ModelProto) -> tuple[ModelProto, Counter[str]]:
+        """Join attention over a cache, and rotary embedding; the model itself and no counts if it has neither."""
+        fused, counts = self._try("cached", model)
+        more: Mapping[str, int] = {}
+        if counts or may_rotate(model):
+            fused, more = self._try("plain", fused)
+        # The library's own rotary embedding fails where several items share positions.
+        if counts or more.get("RotaryEmbedding"):
+            return fused, Counter(counts) + Counter(more)
+        return model, Counter()
 
     def after_rejection(self, problem: str) -> Retry | None:
         if self.engine != "auto":
@@ -329,41 +340,36 @@ def count_ort_operators(model: ModelProto) -> int:
     return sum(node.domain == ORT_DOMAIN for node in walk_nodes(model.graph))
 
 
-class GeluApproximation(Pass):
-    """Replaces Gelu with its faster tanh form."""
+def state_padding_value(fused: ModelProto, source: ModelProto) -> None:
+    """Let attention with a padding mask add the number that the source adds, in place.
 
-    version = 2
-    tolerance = "lossy"
-    needs_ops = ("com.microsoft::Gelu", "com.microsoft::BiasGelu", "Gelu")
-    conflicts = RUNTIME_BOUND
-    libraries = ("onnx", "onnx-ir")
-    aliases = ("gelu_approx",)
+    For an item that is nothing but padding, -1e4 gives other results than float32's lowest number. Causal attention
+    hides later items in a way of its own, which gives other results for items that follow nothing but padding.
 
-    def run(self, model: ir.Model) -> ir.Model | None:
-        changed = False
-        for node in model.graph.all_nodes():
-            if node.op_type in ("Gelu", "BiasGelu") and node.domain in (*DEFAULT_DOMAINS, ORT_DOMAIN):
-                node.op_type, node.domain, changed = "FastGelu", ORT_DOMAIN, True
-                node.attributes.clear()
-        model.opset_imports.setdefault(ORT_DOMAIN, 1)
-        return model if changed else None
+    Raises:
+        Refused: the attention is causal, or the source has no such number or several.
+    """
+    masked = list(filter(_has_padding_mask, walk_nodes(fused.graph)))
+    if any(attribute_values(node).get("unidirectional") for node in masked):
+        raise Refused("onnxruntime's causal attention gives other results behind padding than the model")
+    unstated = [node for node in masked if MASK_VALUE not in attribute_values(node)]
+    values = set(_mask_values(source.graph)) if unstated else set()
+    if unstated and len(values) != 1:
+        raise Refused("which number the model adds to scores of padding is unknown to onnxruntime's fusion")
+    for node in unstated:
+        node.attribute.append(helper.make_attribute(MASK_VALUE, *values))
 
 
-class PackingMode(Pass):
-    """Makes fused attention skip padding (PackedAttention). CUDA only; the model needs an attention mask."""
+def _has_padding_mask(node: NodeProto) -> bool:
+    """Tell if a node is attention of onnxruntime with a padding mask."""
+    place = MASK_INPUTS.get(node.op_type, len(node.input))
+    return node.domain == ORT_DOMAIN and any(node.input[place : place + 1])
 
-    accelerators = ("CUDAExecutionProvider",)
-    requires = ("transformer_fusion",)
-    conflicts = RUNTIME_BOUND
-    needs_ops = ("com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "MatMul")
-    libraries = ("onnx", "onnxruntime")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        from onnxruntime.transformers.convert_to_packing_mode import PackingMode as Tool
-        from onnxruntime.transformers.onnx_model import OnnxModel
-
-        wrapped = OnnxModel(model)
-        with quiet():
-            Tool(wrapped).convert()
-        import_ort_domain(wrapped.model)
-        return wrapped.model
+def _mask_values(graph: GraphProto) -> Iterator[float]:
+    """The numbers of a graph that are low enough to hide scores."""
+    for tensor in constant_tensors(graph).values():
+        if prod(tensor.dims) == 1:
+            array = numpy_helper.to_array(tensor)
+            if array.dtype.kind == "f" and array.item() <= HIGHEST_MASK:
+                yield float(array.item())

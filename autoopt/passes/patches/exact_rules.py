@@ -7,7 +7,7 @@ corrected in place, once per process.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -42,33 +42,35 @@ def make_rules_exact() -> None:
     from onnxscript.rewriter import ort_fusions
     from onnxscript.rewriter.rules import common
 
-    for rule in (*rewriter._DEFAULT_REWRITE_RULES, *_named_rules()):
+    rules = (*rewriter._DEFAULT_REWRITE_RULES, *_exported_rules())
+    for rule in rules:
         _match_exactly(rule)
-        if "batchnorm" in (rule.name or "").lower():
-            _guard(rule, _training)
-    for rule in (common.successive_clip_rule, common.successive_clip_relu_rule, common.successive_relu_clip_rule):
-        _guard(rule, _empty_interval)
-        _guard(rule, _older(11, "Clip has its bounds as attributes"))
-    for rule in (common.min_max_rule, common.max_min_rule):
-        _guard(rule, _older(11, "Clip has its bounds as attributes"))
-        _guard(rule, _extra_dimension)
-    _guard(common.no_op_static_scatter_nd_rule, _scatter_reduction)
-    for rule in (
+    clips = (common.successive_clip_rule, common.successive_clip_relu_rule, common.successive_relu_clip_rule)
+    bounds = (common.min_max_rule, common.max_min_rule)
+    gemms = (
         common.matmul_add_to_gemm_rule,
         common.transpose_a_matmul_add_to_gemm_rule,
         common.transpose_b_matmul_add_to_gemm_rule,
         common.transpose_ab_matmul_add_to_gemm_rule,
-    ):
-        _guard(rule, _broadcast_product)
-    _guard(common.gemm_to_matmul_add_rule, _transposed_gemm)
-    _guard(common.remove_optional_bias_from_gemm_rule, _older(11, "Gemm needs a bias"))
-    _guard(common.materialize_reshape_shape_rule, _empty_output)
-    for rule in ort_fusions._core.ORT_PATTERN_REWRITE_RULES:
-        if "WithBatch" in (rule.name or "") or "WithFlippedBatch" in (rule.name or ""):
-            _guard(rule, _other_rank)
+    )
+    guarded: Sequence[tuple[Guard, Sequence[RewriteRule]]] = (
+        (_training, _named(rules, "batchnorm")),
+        (_empty_interval, clips),
+        (_older(11, "Clip has its bounds as attributes"), (*clips, *bounds)),
+        (_extra_dimension, bounds),
+        (_scatter_reduction, [common.no_op_static_scatter_nd_rule]),
+        (_broadcast_product, gemms),
+        (_transposed_gemm, [common.gemm_to_matmul_add_rule]),
+        (_older(11, "Gemm needs a bias"), [common.remove_optional_bias_from_gemm_rule]),
+        (_empty_output, [common.materialize_reshape_shape_rule]),
+        (_other_rank, _named(ort_fusions._core.ORT_PATTERN_REWRITE_RULES, "withbatch", "withflippedbatch")),
+    )
+    for guard, chosen in guarded:
+        for rule in chosen:
+            _guard(rule, guard)
 
 
-def _named_rules() -> Iterator[RewriteRule]:
+def _exported_rules() -> Iterator[RewriteRule]:
     """The rules that onnxscript exports by name; its default set has copies of some of them."""
     from onnxscript.rewriter import RewriteRule
     from onnxscript.rewriter.rules import common
@@ -76,6 +78,14 @@ def _named_rules() -> Iterator[RewriteRule]:
     for item in vars(common).values():
         if isinstance(item, RewriteRule):
             yield item
+
+
+def _named(rules: Iterable[RewriteRule], *parts: str) -> list[RewriteRule]:
+    """The rules with one of these parts in their names, in lower case."""
+    found = [rule for rule in rules if any(part in (rule.name or "").lower() for part in parts)]
+    if not found:
+        raise AttributeError(f"onnxscript has no rule named {' or '.join(parts)} any more")
+    return found
 
 
 def _match_exactly(rule: RewriteRule) -> None:

@@ -9,7 +9,6 @@ import onnx_ir as ir
 
 from autoopt.passes.rewrites.rule import (
     Rule,
-    attribute,
     constant,
     int64_tensor,
     is_float,
@@ -112,14 +111,14 @@ class HalfReduceMean(Rule):
         dims = rank(x)
         if axes is None or dims is None:
             return "the axes are computed, or the rank is unknown"
-        if not axes and attribute(context.root, "noop_with_empty_axes", 0):
+        if not axes and context.root.attributes.get_int("noop_with_empty_axes", 0):
             return "it has no effect"
         self._axes = axes or list(range(dims))
         count = _element_count(x, self._axes)
         if count == 0:
             return "a reduced dimension is open"
         self._factor = ir.Tensor(np.asarray(1.0 / count, dtype=np.float16))
-        self._keepdims = attribute(context.root, "keepdims", 1)
+        self._keepdims = context.root.attributes.get_int("keepdims", 1)
         return ""
 
     def rewrite(self, op: Tape, x: ir.Value) -> ir.Value:
@@ -137,7 +136,7 @@ def _element_count(x: ir.Value, axes: list[int]) -> int:
 
 def _reduced_axes(node: ir.Node) -> list[int] | None:
     """The axes of a reduction: an attribute in older opsets, an input in newer ones. None if they are computed."""
-    axes = attribute(node, "axes", None)
+    axes = node.attributes.get_ints("axes", None)
     if axes is not None:
         return list(map(int, axes))
     if len(node.inputs) < 2 or node.inputs[1] is None:
@@ -157,7 +156,7 @@ class BatchNormToMulAdd(Rule):
     def guard(self, context: Match, *, x: ir.Value, scale: ir.Value, **statistics: ir.Value) -> str:
         node = context.root
         # In training mode the statistics are those of the batch, and running ones are further outputs.
-        if attribute(node, "training_mode", 0) or sum(bool(output.uses()) for output in node.outputs) > 1:
+        if node.attributes.get_int("training_mode", 0) or sum(bool(output.uses()) for output in node.outputs) > 1:
             return "it is in training mode"
         arrays: list[np.ndarray] = []
         for value in (scale, statistics["bias"], statistics["mean"], statistics["var"]):
@@ -169,7 +168,7 @@ class BatchNormToMulAdd(Rule):
         if dims is None or dims < 2:
             return "the rank is unknown"
         weight, bias, mean, variance = arrays
-        variance = variance + attribute(node, "epsilon", 1e-5)
+        variance = variance + node.attributes.get_float("epsilon", 1e-5)
         if (variance <= 0).any():
             return "a variance is not positive"
         factor = weight / np.sqrt(variance)
@@ -206,7 +205,7 @@ class WhereMaskToAdd(Rule):
         # -inf in place of a score gives a weight of exactly 0; added to a score of +inf it would give NaN.
         if not np.isfinite(penalty) or penalty > WEAKEST_PENALTY:
             return "the penalty is infinite or too small to hide a score"
-        self._axis = attribute(context.root, "axis", -1)
+        self._axis = context.root.attributes.get_int("axis", -1)
         self._scores, self._penalty = scores, tensor_like(scores, penalty)
         return self._find_masked_row(constant(mask), scores)
 
@@ -254,8 +253,66 @@ class CastIntoOneHot(Rule):
         # numpy and the runtime may round or wrap differently. A cast to bool is the same in both.
         if kind != ir.DataType.BOOL and not np.array_equal(cast.astype(np.float64), fixed.astype(np.float64)):
             return "a value changes in the cast, which is left to the runtime"
-        self._values, self._axis = ir.Tensor(cast), attribute(node, "axis", -1)
+        self._values, self._axis = ir.Tensor(cast), node.attributes.get_int("axis", -1)
         return ""
 
     def rewrite(self, op: Tape, i: ir.Value, depth: ir.Value, **others: ir.Value) -> ir.Value:
         return op.OneHot(i, depth, op.Constant(value=self._values), axis=self._axis)
+
+
+class HardSigmoid(Rule):
+    """`Clip(x + b, 0, m) * (1 / m)` -> `HardSigmoid(x)`."""
+
+    commutes = True
+    scaled_by = "Mul"
+
+    def pattern(self, op: Builder, x: Pattern, b: Pattern, d: Pattern) -> Pattern:
+        return getattr(op, self.scaled_by)(_clip(op, x, b), d)
+
+    def guard(self, context: Match, *, x: ir.Value, b: ir.Value, d: ir.Value, clip: ir.Value, **_: ir.Value) -> str:
+        node = clip.producer()
+        bounds = node.inputs[1:] if node is not None else ()
+        numbers = [number for number in map(scalar, (b, *bounds, d)) if number is not None]
+        if len(bounds) != 2 or len(numbers) != 4:
+            return "a bound or a constant is not a fixed number"
+        shift, smallest, largest, scale = numbers
+        # CPUs have no kernel of HardSigmoid for other types.
+        if x.dtype != ir.DataType.FLOAT:
+            return "not float32"
+        # A constant of shape (1,) would add a dimension to a scalar.
+        if not rank(x):
+            return "the rank is unknown or zero"
+        expected = 1.0 / largest if self.scaled_by == "Mul" and largest else largest
+        if smallest != 0 or largest <= 0 or not np.isclose(scale, expected, rtol=1e-6, atol=0):
+            return "it is not a hard sigmoid"
+        self._alpha, self._beta = 1.0 / largest, shift / largest
+        return ""
+
+    def rewrite(self, op: Tape, x: ir.Value, **_: ir.Value) -> ir.Value:
+        return op.HardSigmoid(x, alpha=self._alpha, beta=self._beta)
+
+
+class HardSigmoidByDiv(HardSigmoid):
+    """`Clip(x + b, 0, m) / m` -> `HardSigmoid(x)`."""
+
+    scaled_by = "Div"
+
+
+class HardSwish(HardSigmoid):
+    """`(y * Clip(x + b, 0, m)) * (1 / m)` -> `y * HardSigmoid(x)`; of hard swish, y is x."""
+
+    def pattern(self, op: Builder, x: Pattern, y: Pattern, b: Pattern, d: Pattern) -> Pattern:  # type: ignore[override]  # one more value
+        return getattr(op, self.scaled_by)(op.Mul(y, _clip(op, x, b)), d)
+
+    def rewrite(self, op: Tape, x: ir.Value, **values: ir.Value) -> ir.Value:
+        return op.Mul(values["y"], super().rewrite(op, x))
+
+
+class HardSwishByDiv(HardSwish):
+    """`(y * Clip(x + b, 0, m)) / m` -> `y * HardSigmoid(x)`."""
+
+    scaled_by = "Div"
+
+
+def _clip(op: Builder, x: Pattern, b: Pattern) -> Pattern:
+    return op.Clip(op.Add(x, b), _allow_other_inputs=True, _outputs=["clip"])

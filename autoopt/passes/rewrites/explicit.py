@@ -12,7 +12,6 @@ import onnx_ir as ir
 from autoopt.passes.rewrites.rule import (
     FLOAT_TYPES,
     Rule,
-    attribute,
     constant,
     int64_tensor,
     is_float,
@@ -53,7 +52,7 @@ class PositiveTopKAxis(Rule):
         return op.TopK(x, k, _allow_other_attributes=True, _outputs=["values", "indices"])
 
     def guard(self, context: Match, *, x: ir.Value, **others: ir.Value) -> str:
-        dims, axis = rank(x), attribute(context.root, "axis", -1)
+        dims, axis = rank(x), context.root.attributes.get_int("axis", -1)
         if dims is None or axis >= 0:
             return "the axis is not negative, or the rank is unknown"
         self._attributes = {**context.root.attributes, "axis": ir.AttrInt64("axis", axis + dims)}
@@ -70,7 +69,7 @@ class PositiveIndices(Rule):
         return op.Gather(data, where, _allow_other_attributes=True)
 
     def guard(self, context: Match, *, data: ir.Value, where: ir.Value) -> str:
-        fixed, axis = constant(where), attribute(context.root, "axis", 0)
+        fixed, axis = constant(where), context.root.attributes.get_int("axis", 0)
         size = static_dim(data, axis)
         if fixed is None or size is None or not (fixed < 0).any():
             return "no fixed negative index, or the dimension is open"
@@ -200,7 +199,7 @@ class TriluToWhere(Rule):
                 return "the diagonal is computed"
             diagonal = int(fixed.reshape(()))
         triangle = np.tril
-        if attribute(node, "upper", 1):
+        if node.attributes.get_int("upper", 1):
             triangle = np.triu
         self._mask = ir.Tensor(triangle(np.ones((rows, columns), dtype=bool), diagonal))
         return ""

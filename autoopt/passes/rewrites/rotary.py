@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import onnx_ir as ir
 
 from autoopt.passes.onnx_tools.libraries import apply_rules
-from autoopt.passes.rewrites.rule import Rule, attribute, constant, int64_tensor, rank, scalar, static_dim
+from autoopt.passes.rewrites.rule import Rule, constant, int64_tensor, rank, scalar, static_dim
 
 if TYPE_CHECKING:
     from autoopt.passes.rewrites.rule import Builder, Match, Pattern, Tape
@@ -47,19 +47,17 @@ class InterleavedRotation(Rule):
 
     def guard(self, context: Match, *, x: ir.Value, cos: ir.Value, sin: ir.Value, **values: ir.Value) -> str:
         width = static_dim(x, 3)
-        if rank(x) != 4 or rank(values["turned"]) != 4 or not width or width % 2:
+        if {*map(rank, (x, values["turned"], cos, sin))} != {4} or not width or width % 2:
             return "the width of heads is not known and even"
-        for name, place in (("even", 0), ("odd", 1)):
-            start, end, step = _cut(values[name])
-            if (start, step) != (place, 2) or end < width:
-                return "the slices do not take every second number"
+        if not _takes_every_second(values["even"], 0, width) or not _takes_every_second(values["odd"], 1, width):
+            return "the slices do not take every second number"
         are_stacked = _adds_last_axis(values["first"]) and _adds_last_axis(values["second"])
         if not are_stacked or not _is_along(values["pairs"], 4):
             return "the parts are not joined in pairs along a new last axis"
         if not _is_doubled(cos) or not _is_doubled(sin):
             return "the angles of two neighbours may differ"
         shared = [axis for axis in (1, HEADS_LAST) if static_dim(cos, axis) == 1 == static_dim(sin, axis)]
-        if rank(cos) != 4 or rank(sin) != 4 or len(shared) != 1 or static_dim(x, *shared) is None:
+        if len(shared) != 1 or static_dim(x, *shared) is None:
             return "the axis of heads is unknown"
         self._axis, self._width = shared[0], width
         return ""
@@ -114,11 +112,17 @@ def _cut(value: ir.Value) -> tuple[float, float, float]:
     return start, end, step
 
 
+def _takes_every_second(value: ir.Value, place: int, width: int) -> bool:
+    """Tell if a Slice takes every second number of so many, from a place on."""
+    start, end, step = _cut(value)
+    return (start, step) == (place, 2) and end >= width
+
+
 def _is_along(joined: ir.Value, axis: int) -> bool:
     """Tell if a Concat joins along the last axis, which is `axis`."""
     node = joined.producer()
     assert node is not None
-    return attribute(node, "axis", 0) in (-1, axis)
+    return node.attributes.get_int("axis", 0) in (-1, axis)
 
 
 def _adds_last_axis(value: ir.Value) -> bool:
@@ -132,20 +136,27 @@ def _adds_last_axis(value: ir.Value) -> bool:
 
 def _is_doubled(value: ir.Value) -> bool:
     """Tell if a value has each number twice in a row: it comes from (..., 1), repeated to (..., 2) and reshaped."""
+    before: ir.Value | None = value
+    while before is not None:
+        value, before = before, _kept_pairs(before)
+    pairs = _input_of(value, "Reshape")
+    single = None if pairs is None else _input_of(pairs, "Tile", "Expand")
+    if pairs is None or single is None:
+        return False
+    return static_dim(single, -1) == 1 and static_dim(pairs, -1) == 2
+
+
+def _kept_pairs(value: ir.Value) -> ir.Value | None:
+    """The value whose equal neighbours are the equal neighbours of this one; None if it comes from something else."""
     node = value.producer()
-    while node is not None:
-        source = node.inputs[0]
-        if node.op_type == "Mul":
-            varying = [factor for factor in node.inputs if scalar(factor) is None]
-            if len(varying) != 1:
-                return False
-            source = varying[0]
-        elif node.op_type not in ELEMENTWISE and (node.op_type != "Unsqueeze" or _adds_last_axis(node.outputs[0])):
-            break
-        node = source and source.producer()
-    if node is None or node.op_type != "Reshape" or node.inputs[0] is None:
-        return False
-    repeat = node.inputs[0].producer()
-    if repeat is None or repeat.op_type not in ("Tile", "Expand") or repeat.inputs[0] is None:
-        return False
-    return static_dim(repeat.inputs[0], -1) == 1 and static_dim(repeat.outputs[0], -1) == 2
+    if node is None or node.op_type == "Mul":
+        varying = [] if node is None else [factor for factor in node.inputs if scalar(factor) is None]
+        return varying[0] if len(varying) == 1 else None
+    keeps = node.op_type in ELEMENTWISE or (node.op_type == "Unsqueeze" and not _adds_last_axis(value))
+    return node.inputs[0] if keeps else None
+
+
+def _input_of(value: ir.Value, *op_types: str) -> ir.Value | None:
+    """The first input of the node that computes a value; None if it has another type."""
+    node = value.producer()
+    return node.inputs[0] if node is not None and node.op_type in op_types else None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase
+
+from autoopt.passes.onnx_tools.sizes import fixed_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -45,6 +47,8 @@ class Rule(RewriteRuleClassBase):  # type: ignore[misc]  # onnxscript is not typ
 
     def check(self, context: Match, **values: object) -> MatchResult:
         result = MatchResult()
+        if any(each.is_ref() for node in context.nodes for each in node.attributes.values()):
+            return result.fail("an attribute is a parameter of the function")
         reason = self.guard(context, **{name: value for name, value in values.items() if not name.startswith("_")})
         if reason:
             return result.fail(reason)
@@ -53,17 +57,8 @@ class Rule(RewriteRuleClassBase):  # type: ignore[misc]  # onnxscript is not typ
 
 def constant(value: ir.Value | None) -> np.ndarray | None:
     """The fixed value, or None. A weight that is also an input is not fixed, because callers can override it."""
-    if value is None or value.is_graph_input():
-        return None
-    node = value.producer()
-    if value.const_value is not None:
-        return np.asarray(value.const_value.numpy())
-    if node is None or node.op_type != "Constant":
-        return None
-    tensor = node.attributes.get("value")
-    if tensor is None:
-        return None
-    return np.asarray(tensor.as_tensor().numpy())
+    tensor = fixed_tensor(value)
+    return None if tensor is None else np.asarray(tensor.numpy())
 
 
 def scalar(value: ir.Value | None) -> float | None:
@@ -105,14 +100,6 @@ def static_dim(value: ir.Value, axis: int) -> int | None:
     if isinstance(size, int):
         return size
     return None
-
-
-def attribute(node: ir.Node, name: str, default: Any) -> Any:  # noqa: ANN401  any attribute type of ONNX
-    """The value of an attribute, or `default`."""
-    present = node.attributes.get(name)
-    if present is None:
-        return default
-    return present.value
 
 
 def opset(context: Match) -> int:

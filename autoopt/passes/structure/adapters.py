@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -108,62 +109,72 @@ def find_adapter_weights(graph: ir.Graph) -> list[AdapterWeight]:
     named = _named_weights(graph)
     weights: dict[tuple[ir.Value, str], AdapterWeight] = {}
     for number, pair in enumerate(_low_rank_pairs(graph)):
-        matrices = [_matrix(node) for node in pair]
-        stated = (_split_name(str(value.name))[0] for value in matrices if value in named)
+        stated = (_split_name(str(value.name))[0] for value in map(_matrix, pair) if value in named)
         layer = next(stated, "") or _layer_name(pair[0])
-        for matrix, node, part in zip(matrices, pair, "AB", strict=True):
-            if matrix in named:
-                continue
-            name = f"{layer or f'adapter_{number}'}.lora_{part}.weight"
-            # Exporters store equal weights once, such as the zeros of new adapters, so others may read it too.
-            own = [use for use in matrix.uses() if use.node is node or (layer and _layer_name(use.node) == layer)]
-            rank_axis = _rank_axis(node, is_first=node is pair[0])
-            weights.setdefault((matrix, name), AdapterWeight(matrix, name, rank_axis, tuple(own)))
-    return [*named.values(), *weights.values()]
+        for node, part in zip(pair, "AB", strict=True):
+            matrix, name = _matrix(node), f"{layer or f'adapter_{number}'}.lora_{part}.weight"
+            weight = AdapterWeight(matrix, name, _rank_axis(node, is_first=part == "A"), _own_uses(node, layer))
+            weights.setdefault((matrix, name), weight)
+    return [*named.values(), *(weight for (matrix, _), weight in weights.items() if matrix not in named)]
+
+
+def _own_uses(node: ir.Node, layer: str) -> tuple[ir.Usage, ...]:
+    """The uses of the matrix of a product by a layer, or by the product if the layer has no name.
+
+    Exporters store equal weights once, such as the zeros of new adapters, so others may read it too.
+    """
+    uses = _matrix(node).uses()
+    return tuple(use for use in uses if use.node is node or (layer and _layer_name(use.node) == layer))
 
 
 def _named_weights(graph: ir.Graph) -> dict[ir.Value, AdapterWeight]:
     """The weights with PEFT's names."""
-    values: dict[ir.Value, list[int]] = {}
-    for value in graph.initializers.values():
-        is_float = value.dtype is not None and value.dtype.numpy().name in SAFETENSORS_TYPES
-        if is_float and value.shape is not None and _split_name(str(value.name))[1]:
-            values[value] = list(value.shape.numpy())
+    values = [value for value in graph.initializers.values() if _is_float(value) and _split_name(str(value.name))[1]]
     sizes: dict[str, set[int]] = {}
     """Layer -> sizes of axes that all its factors have; the rank is the smallest."""
-    for value, dims in values.items():
-        if FACTOR_NAME.search(str(value.name)):
-            layer = _split_name(str(value.name))[0]
-            sizes[layer] = sizes.get(layer, set(dims)).intersection(dims)
+    for value in filter(_is_factor, values):
+        layer, dims = _split_name(str(value.name))[0], _dims(value)
+        sizes[layer] = sizes.get(layer, set(dims)).intersection(dims)
     weights = {}
-    for value, dims in values.items():
+    for value in values:
         layer, part = _split_name(str(value.name))
-        rank = min(sizes.get(layer, ()), default=0)
-        axis = None
-        if FACTOR_NAME.search(str(value.name)) and dims.count(rank) == 1:
-            axis = dims.index(rank)
+        rank, dims = min(sizes.get(layer, ()), default=0), _dims(value)
+        axis = dims.index(rank) if _is_factor(value) and dims.count(rank) == 1 else None
         weights[value] = AdapterWeight(value, f"{layer}.{part}", axis, tuple(value.uses()))
     return weights
 
 
+def _is_float(value: ir.Value) -> bool:
+    """Tell if a value has a known shape and a type that the files of adapters have."""
+    return value.shape is not None and value.dtype is not None and value.dtype.numpy().name in SAFETENSORS_TYPES
+
+
+def _is_factor(value: ir.Value) -> bool:
+    return bool(FACTOR_NAME.search(str(value.name)))
+
+
+def _dims(value: ir.Value) -> list[int]:
+    assert value.shape is not None
+    return list(value.shape.numpy())
+
+
 def _low_rank_pairs(graph: ir.Graph) -> Iterator[tuple[ir.Node, ir.Node]]:
     """Yield the two products, or the lookup and the product, of each adapter that is beside a layer."""
-    for second in graph:
-        first = second.inputs[0].producer() if _is_product(second) and second.inputs[0] is not None else None
-        if first is None or not (_is_product(first) or _is_lookup(first)):
+    for second in filter(_is_product, graph):
+        value = second.inputs[0]
+        first = None if value is None or value.is_graph_output() or len(value.uses()) > 1 else value.producer()
+        if first is None or not (_is_product(first) or _is_lookup(first)) or not _is_low_rank(first, second):
             continue
-        if first.outputs[0].is_graph_output() or len(first.outputs[0].uses()) > 1:
-            continue
-        pair = (first, second)
-        sizes, outer = [], []
-        for node in pair:
-            shape, axis = _matrix(node).shape, _rank_axis(node, is_first=node is first)
-            assert shape is not None
-            sizes.append(shape[axis])
-            outer.append(shape[1 - axis])
-        names = [str(each.name).lower() for each in (*pair, *map(_matrix, pair))]
-        if sizes[0] < max(outer) and (_joins_layer(second, _data(first)) or any("lora" in name for name in names)):
-            yield pair
+        names = [str(each.name).lower() for each in (first, second, _matrix(first), _matrix(second))]
+        if any("lora" in name for name in names) or _joins_layer(second, _data(first)):
+            yield first, second
+
+
+def _is_low_rank(first: ir.Node, second: ir.Node) -> bool:
+    """Tell if the values between two products have fewer elements than those before or behind."""
+    inner_axis, outer_axis = _rank_axis(first, is_first=True), 1 - _rank_axis(second, is_first=False)
+    before, behind = _dims(_matrix(first)), _dims(_matrix(second))
+    return before[inner_axis] < max(before[1 - inner_axis], behind[outer_axis])
 
 
 def _is_product(node: ir.Node) -> bool:
@@ -227,8 +238,9 @@ def make_inputs(model: ir.Model, weights: Sequence[AdapterWeight], defaults: str
         The weights by the names of the inputs.
     """
     graph = model.graph
-    for value in [value for node in graph.all_nodes() for value in node.outputs if not value.is_graph_output()]:
-        value.shape = None  # it has the rank of this adapter
+    for value in chain.from_iterable(node.outputs for node in graph.all_nodes()):
+        if not value.is_graph_output():
+            value.shape = None  # it has the rank of this adapter
     taken = taken_names(model) - {str(weight.value.name) for weight in weights}
     extracted: dict[str, ndarray] = {}
     for weight in weights:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,35 +41,41 @@ class SplitStages(Pass):
 
     def run(self, model: ir.Model) -> ir.Model | None:
         graph = model.graph
-        values = list(_values(graph))
-        cuts = [find_values(dict.fromkeys(cut), values, "value") for cut in self.cuts]
-        if not cuts:
-            cuts = find_cuts(graph, self.stages)
+        cuts = self._chosen_cuts(graph)
         if not 0 <= self.stage <= len(cuts):
             raise Refused(f"stage {self.stage} does not exist: {len(cuts)} cut(s) give stages 0 to {len(cuts)}")
         if not cuts:
             return None
-        crossing = [value for cut in cuts for value in cut]
+        crossing = set(chain.from_iterable(cuts))
         # An output of the model that already left an earlier stage does not leave the last one too.
         targets = [*cuts, [value for value in graph.outputs if value not in crossing]][self.stage]
-        available = [*given_inputs(graph), *(value for cut in cuts[: self.stage] for value in cut)]
+        available = [*given_inputs(graph), *chain.from_iterable(cuts[: self.stage])]
         needed = _dependencies(targets, available)
         inputs = [value for value in dict.fromkeys(available) if value in needed]
         for value in (*inputs, *targets):
             if value in crossing and (value.type is None or value.shape is None):
                 raise Refused(f"cannot cut at {value.name!r}: its type or shape is unknown")
-        try:
-            stage = convenience.extract(graph, inputs, targets)
-        except ValueError as error:
-            raise Refused(f"cannot cut there: {error}") from error
-        for name in graph.initializers:  # the library leaves them in the order of a hash table
-            if name in stage.initializers:
-                stage.initializers[name] = stage.initializers.pop(name)
-        model.graph = stage
+        model.graph = _extracted(graph, inputs, targets)
         return apply_ir_passes(model, ir_passes.RemoveUnusedFunctionsPass())
+
+    def _chosen_cuts(self, graph: ir.Graph) -> list[list[ir.Value]]:
+        values = list(_values(graph))
+        return [find_values(dict.fromkeys(cut), values, "value") for cut in self.cuts] or find_cuts(graph, self.stages)
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
+
+
+def _extracted(graph: ir.Graph, inputs: list[ir.Value], targets: list[ir.Value]) -> ir.Graph:
+    """The part of a graph between inputs and targets, with its weights in the order of the graph."""
+    try:
+        part = convenience.extract(graph, inputs, targets)
+    except ValueError as error:
+        raise Refused(f"cannot cut there: {error}") from error
+    for name in graph.initializers:  # the library leaves them in the order of a hash table
+        if name in part.initializers:
+            part.initializers[name] = part.initializers.pop(name)
+    return part
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:

@@ -1,4 +1,4 @@
-"""Models cut into stages, and checkpoints."""
+"""Models cut into stages and joined, and checkpoints."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bench import ops, outputs, saved, steps
+from bench import ops, outputs, saved, step, steps
 from micro_models import MODELS, made
 
+from autoopt.model import io
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -83,3 +84,22 @@ def test_checkpoints_expose_inner_values(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[1] >= 0, True)
     result = steps(tmp_path, model, [*passes, ("add_checkpoints", {"values": ["cc"]})])[-1]
     assert (result["outcome"], "did you mean 'c'" in result["message"]) == ("refused", True)
+
+
+def test_two_models_become_one(tmp_path: Path) -> None:
+    first, second = MODELS["gemm_mlp"](), made("g (float[N, 4] x) => (float[N, 4] y) { y = Relu (x) }", opset=19)
+    path = io.save(second, tmp_path / "second")
+    result = step(tmp_path, first, "merge", second=str(path))
+    assert result["outcome"] == "ok", result["message"]
+    joined = saved(result)
+    feeds = next(synthetic_feeds(first))
+    expected = np.maximum(outputs(first, tmp_path, feeds)[0], 0)
+    np.testing.assert_allclose(outputs(joined, tmp_path, feeds)[0], expected, rtol=1e-5)
+    assert max(entry.version for entry in joined.opset_import) == 19
+
+
+def test_models_with_different_types_are_refused(tmp_path: Path) -> None:
+    second = made("g (int64[N, 4] x) => (int64[N, 4] y) { y = Neg (x) }")
+    path = io.save(second, tmp_path / "second")
+    result = step(tmp_path, MODELS["gemm_mlp"](), "merge", second=str(path))
+    assert (result["outcome"], "different types" in result["message"]) == ("refused", True)

@@ -1,4 +1,4 @@
-"""Fusion of transformer blocks."""
+"""Fusion of transformer blocks, and the number that onnxruntime's attention adds to scores of padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from onnxruntime.transformers.shape_infer_helper import SymbolicShapeInferenceHe
 from autoopt.model import splitting
 from autoopt.model.split import FOLDER, is_split
 from autoopt.model.splitting import split_folder
-from autoopt.passes.fusion.transformer import GeluApproximation, TransformerFusion, count_attention, has_normalization
+from autoopt.passes.base import Refused
+from autoopt.passes.fusion.transformer import TransformerFusion, count_attention, has_normalization, state_padding_value
 from autoopt.passes.runner import run
 
 
@@ -34,15 +35,6 @@ def test_fused_models_import_the_domains_of_their_operators(tmp_path: Path) -> N
     assert result["outcome"] == "ok", result["message"]
     model = saved(result)
     assert "com.microsoft" in {entry.domain for entry in model.opset_import}
-
-
-def test_approximate_gelu_leaves_sorted_nodes() -> None:
-    model = made(
-        "g (float[2, 8] x) => (float[2, 8] y) { a = com.microsoft.Gelu (x)\n y = Neg (a) }",
-        domains=', "com.microsoft": 1',
-    )
-    after = GeluApproximation()(model)
-    assert [node.op_type for node in after.graph.node] == ["FastGelu", "Neg"]
 
 
 @pytest.mark.parametrize(
@@ -224,3 +216,58 @@ def test_padding_adds_the_number_of_the_model(tmp_path: Path, kind: str, lowest:
         feed = {"x": normal(1, LENGTH, INNER, seed=3), "given": np.array([given])}
         (expected,), (new,) = (outputs(each, tmp_path, feed) for each in (model, saved(result)))
         np.testing.assert_allclose(new, expected, rtol=1e-4, atol=1e-5)
+
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def padded(attributes: str = "", mask: str = "m") -> onnx.ModelProto:
+    return made(
+        f"g (float[1, 4, 8] x, float[8, 24] w, float[24] b, int32[1, 4] m) => (float y)"
+        f"{{ y = com.microsoft.Attention <num_heads = 2{attributes}> (x, w, b, {mask}) }}",
+        domains=', "com.microsoft": 1',
+    )
+
+
+def with_numbers(*numbers: float) -> onnx.ModelProto:
+    model = made("g (float[1] x) => (float[1] y) { y = Neg (x) }")
+    for index, number in enumerate(numbers):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(number), f"n{index}"))
+    return model
+
+
+def stated(model: onnx.ModelProto) -> list[float]:
+    return [attribute.f for attribute in model.graph.node[0].attribute if attribute.name == "mask_filter_value"]
+
+
+@pytest.mark.parametrize("number", [LOWEST, -1e9, -1e4, -np.inf])
+def test_the_number_of_the_source_is_stated(number: float) -> None:
+    model = padded()
+    state_padding_value(model, with_numbers(2, number, -1, number))
+    assert stated(model) == [np.float32(number)]
+
+
+def test_a_stated_number_and_attention_without_padding_stay() -> None:
+    for model in (padded(", mask_filter_value = -5000.0"), padded(mask=""), padded(", unidirectional = 1", mask="")):
+        before = model.SerializeToString()
+        state_padding_value(model, with_numbers(LOWEST, -1e9))
+        assert model.SerializeToString() == before
+
+
+@pytest.mark.parametrize("numbers", [(), (LOWEST, -1e9)])
+def test_an_unknown_number_is_refused(numbers: tuple[float, ...]) -> None:
+    with pytest.raises(Refused, match="unknown"):
+        state_padding_value(padded(), with_numbers(*numbers))
+
+
+def test_a_number_counts_whatever_its_rank() -> None:
+    model = with_numbers(LOWEST)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.full((1, 1, 1, 1), -1e4, np.float32), "hidden"))
+    with pytest.raises(Refused, match="unknown"):
+        state_padding_value(padded(), model)
+
+
+def test_causal_attention_with_padding_is_refused() -> None:
+    """It gives an item behind nothing but padding its own value; models give it the mean of others."""
+    with pytest.raises(Refused, match="causal"):
+        state_padding_value(padded(", unidirectional = 1"), with_numbers(LOWEST))

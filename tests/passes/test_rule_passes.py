@@ -1,4 +1,4 @@
-"""Every rewrite rule applies where it is correct, and only there."""
+"""Every rewrite rule applies where it is correct, and only there; weights are folded into neighbours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bench import ops
+from bench import compare, ops
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.model import io
-from autoopt.passes.fusion.local_rewrites import RULES, LocalRewrites
+from autoopt.passes.base import Pass
+from autoopt.passes.fusion.rule_passes import (
+    RULES,
+    BatchNormFolding,
+    ConvAffineFolding,
+    HardSigmoidFusion,
+    LocalRewrites,
+    MatMulAddGemm,
+    PadFolding,
+)
 from autoopt.passes.verification.equivalence import run_once
 from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
@@ -255,3 +264,96 @@ def test_clip_treats_infinities_and_nan_as_before(tmp_path: Path) -> None:
 def test_a_product_is_split_into_equal_parts() -> None:
     after = rewritten(MODELS["mlp"](), "serialize_matmul", chunks=4)
     assert ops(after).count("MatMul") == 8
+
+
+FOLDED = [
+    (BatchNormFolding(), "conv_batchnorm", ["Conv", "Relu"]),
+    (BatchNormFolding(), "gemm_batchnorm", ["Gemm"]),
+    (ConvAffineFolding(), "conv_scale_shift", ["Conv"]),
+    (PadFolding(), "pad_conv", ["Conv"]),
+]
+
+
+@pytest.mark.parametrize(("pass_", "name", "remaining"), FOLDED, ids=[name for _, name, _ in FOLDED])
+def test_weights_are_folded_and_outputs_stay_equal(
+    tmp_path: Path, pass_: Pass, name: str, remaining: list[str]
+) -> None:
+    model = MODELS[name]()
+    after = pass_(model)
+    assert set(remaining) <= set(ops(after))
+    assert len(ops(after)) < len(ops(model))
+    assert compare(model, after, tmp_path).status == "same"
+
+
+@pytest.mark.parametrize("pass_", [BatchNormFolding(), PadFolding(), MatMulAddGemm()])
+def test_models_without_the_pattern_are_unchanged(pass_: Pass) -> None:
+    model = MODELS["relu_only"]()
+    assert pass_(model) is model
+
+
+def test_batch_normalization_alone_has_nothing_to_fold_into() -> None:
+    model = MODELS["lone_batchnorm"]()
+    assert BatchNormFolding()(model) is model
+
+
+def test_matmul_and_add_become_gemm(tmp_path: Path) -> None:
+    model = MODELS["mlp"]()
+    gemm = MatMulAddGemm(direction="gemm")(model)
+    assert "Gemm" in ops(gemm)
+    assert "MatMul" not in ops(gemm)
+    assert compare(model, gemm, tmp_path).status == "same"
+
+
+def test_gemm_becomes_matmul_and_add(tmp_path: Path) -> None:
+    model = made(
+        "g (float[4, N] x) => (float[N, 3] y){ y = Gemm <alpha = 2.0, beta = 3.0, transA = 1, transB = 1> (x, w, b) }",
+        w=normal(3, 4),
+        b=normal(3),
+    )
+    after = MatMulAddGemm()(model)
+    assert ops(after) == ["Transpose", "MatMul", "Add"]
+    assert compare(model, after, tmp_path).status == "same"
+
+
+CONSTANTS = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6), "sixth": np.float32(1 / 6)}
+TEXT = "g (float[2, 4] x) => (float[2, 4] y) {{ a = Add ({terms})\n c = Clip (a, zero, six)\n {rest} }}"
+
+
+@pytest.mark.parametrize(
+    ("terms", "rest", "remaining"),
+    [
+        ("x, three", "y = Div (c, six)", ["HardSigmoid"]),
+        ("three, x", "y = Mul (sixth, c)", ["HardSigmoid"]),
+        ("x, three", "p = Mul (x, c)\n y = Div (p, six)", ["HardSigmoid", "Mul"]),
+        ("x, three", "p = Mul (c, x)\n y = Mul (p, sixth)", ["HardSigmoid", "Mul"]),
+    ],
+)
+def test_hard_sigmoid_and_hard_swish_are_joined_in_every_form(
+    tmp_path: Path, terms: str, rest: str, remaining: list[str]
+) -> None:
+    model = made(TEXT.format(terms=terms, rest=rest), **CONSTANTS)
+    after = HardSigmoidFusion()(model)
+    assert [op for op in ops(after) if op != "Constant"] == remaining
+    assert compare(model, after, tmp_path).status == "same"
+
+
+@pytest.mark.parametrize(
+    ("rest", "changes"),
+    [
+        ("y = Div (c, three)", {}),
+        ("y = Div (c, six)", {"zero": np.float32(-1)}),
+        ("y = Div (c, six)", {"six": np.float32([6, 6, 6, 5])}),
+        ("y = Div (c, six)\n d = Neg (c)", {}),
+    ],
+)
+def test_other_clipped_sums_stay(rest: str, changes: dict[str, np.ndarray]) -> None:
+    text = TEXT.format(terms="x, three", rest=rest)
+    if "Neg" in rest:
+        text = text.replace("(float[2, 4] y)", "(float[2, 4] y, float[2, 4] d)")
+    model = made(text, **{**CONSTANTS, **changes})
+    assert HardSigmoidFusion()(model) is model
+
+
+def test_models_without_clip_are_unchanged() -> None:
+    model = MODELS["relu_only"]()
+    assert HardSigmoidFusion()(model) is model

@@ -1,4 +1,4 @@
-"""Residual sums kept apart from the normalization after them."""
+"""onnxruntime's own operators: its graph optimization, normalization split again, approximate Gelu."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import compare, ops
+from bench import compare, ops, step
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.model import io
 from autoopt.model.session import write_optimized
-from autoopt.passes.fusion.residual import SplitSkipNormalization
+from autoopt.passes.fusion.ort_operators import GeluApproximation, SplitSkipNormalization
+from autoopt.passes.runner import run
 
 PARTS = """m = ReduceMean <axes = [-1]> (s)
  d = Sub (s, m)
@@ -73,3 +74,48 @@ def test_onnxruntime_does_not_join_a_protected_sum(tmp_path: Path, parts: str) -
 )
 def test_other_models_are_unchanged(model: onnx.ModelProto) -> None:
     assert SplitSkipNormalization()(model) is model
+
+
+def test_approximate_gelu_leaves_sorted_nodes() -> None:
+    model = made(
+        "g (float[2, 8] x) => (float[2, 8] y) { a = com.microsoft.Gelu (x)\n y = Neg (a) }",
+        domains=', "com.microsoft": 1',
+    )
+    after = GeluApproximation()(model)
+    assert [node.op_type for node in after.graph.node] == ["FastGelu", "Neg"]
+
+
+def test_the_ir_version_is_raised_after_offline_optimization(tmp_path: Path) -> None:
+    """The runtime makes new weights of the old ones, and no inputs for them."""
+    model = MODELS["conv_batchnorm"]()
+    model.ir_version, model.opset_import[0].version = 3, 9
+    for weight in model.graph.initializer:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+    result = step(tmp_path, model, "ort_graph_optimization", level="basic")
+    assert result["outcome"] == "ok", result["message"]
+    onnx.checker.check_model(str(Path(result["path"], "model.onnx")), full_check=True)
+
+
+def test_disabled_optimizers_are_disabled(tmp_path: Path) -> None:
+    fused = step(tmp_path / "a", MODELS["mlp"](), "ort_graph_optimization", level="basic")
+    plain = step(
+        tmp_path / "b",
+        MODELS["mlp"](),
+        "ort_graph_optimization",
+        level="basic",
+        disabled_optimizers=["MatMulAddFusion"],
+    )
+    assert "Gemm" in ops(io.load(Path(fused["path"], "model.onnx")))
+    assert plain["outcome"] == "unchanged" or "Gemm" not in ops(io.load(Path(plain["path"], "model.onnx")))
+
+
+def test_an_absent_execution_provider_is_refused(tmp_path: Path) -> None:
+    payload = {
+        "model": {"path": str(io.save(MODELS["mlp"](), tmp_path / "s"))},
+        "steps": [{"pass": "ort_graph_optimization"}],
+        "output": str(tmp_path / "out"),
+        "accelerator": {"device": "gpu", "execution_provider": "CUDAExecutionProvider"},
+    }
+    result = run(payload)["steps"][0]
+    assert result["outcome"] == "refused"
+    assert "not in the installed onnxruntime" in result["message"]
