@@ -307,7 +307,10 @@ def _turned_kernel(kernel: np.ndarray, form: Form) -> np.ndarray:
     return kernel[:, :, None] if form == "signal" else kernel.swapaxes(2, 3)
 
 
-TURNED: Final = {"Conv": _turned_kernel, "Pad": partial(_turned, halves=2, first=2)}
+TURNED: Final[Mapping[str, Callable[..., np.ndarray]]] = {
+    "Conv": _turned_kernel,
+    "Pad": partial(_turned, halves=2, first=2),
+}
 """Operator -> the function that turns its second input, a constant."""
 
 

@@ -15,6 +15,12 @@ def given_inputs(graph: ir.Graph) -> list[ir.Value]:
     return [value for value in graph.inputs if not value.is_initializer()]
 
 
+def remove_unused_inputs(graph: ir.Graph) -> None:
+    """Remove the inputs that no node reads and that are no outputs, in place."""
+    for value in [each for each in graph.inputs if not each.uses() and not each.is_graph_output()]:
+        graph.inputs.remove(value)
+
+
 def find_values(names: Iterable[str], values: Iterable[ir.Value], kind: str = "input or output") -> list[ir.Value]:
     """The values of these names.
 

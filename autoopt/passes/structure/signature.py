@@ -11,7 +11,7 @@ from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import raised
-from autoopt.passes.onnx_tools.values import find_values, give_types, given_inputs, taken_names
+from autoopt.passes.onnx_tools.values import find_values, give_types, given_inputs, remove_unused_inputs, taken_names
 
 ElementType: TypeAlias = Literal[
     "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool"
@@ -65,8 +65,7 @@ class RemoveOutputs(Pass):
         for value in removed:
             graph.outputs.remove(value)
         model = apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass())
-        for unused in [each for each in graph.inputs if not each.uses() and not each.is_graph_output()]:
-            graph.inputs.remove(unused)
+        remove_unused_inputs(graph)
         return model
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:

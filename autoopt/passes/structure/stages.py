@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import at_least_opset, opset
-from autoopt.passes.onnx_tools.values import find_values, given_inputs
+from autoopt.passes.onnx_tools.values import find_values, given_inputs, remove_unused_inputs
 from autoopt.registry import Minimum, Param
 from autoopt.space import Integer
 
@@ -46,16 +46,15 @@ class SplitStages(Pass):
             raise Refused(f"stage {self.stage} does not exist: {len(cuts)} cut(s) give stages 0 to {len(cuts)}")
         if not cuts:
             return None
-        crossing = set(chain.from_iterable(cuts))
+        crossing = list(chain.from_iterable(cuts))
         # An output of the model that already left an earlier stage does not leave the last one too.
         targets = [*cuts, [value for value in graph.outputs if value not in crossing]][self.stage]
-        available = [*given_inputs(graph), *chain.from_iterable(cuts[: self.stage])]
-        needed = _dependencies(targets, available)
-        inputs = [value for value in dict.fromkeys(available) if value in needed]
-        for value in (*inputs, *targets):
-            if value in crossing and (value.type is None or value.shape is None):
+        stage = _extracted(graph, [*given_inputs(graph), *chain.from_iterable(cuts[: self.stage])], targets)
+        names = {value.name for value in crossing}
+        for value in (*stage.inputs, *stage.outputs):
+            if value.name in names and (value.type is None or value.shape is None):
                 raise Refused(f"cannot cut at {value.name!r}: its type or shape is unknown")
-        model.graph = _extracted(graph, inputs, targets)
+        model.graph = stage
         return apply_ir_passes(model, ir_passes.RemoveUnusedFunctionsPass())
 
     def _chosen_cuts(self, graph: ir.Graph) -> list[list[ir.Value]]:
@@ -66,15 +65,16 @@ class SplitStages(Pass):
         return None
 
 
-def _extracted(graph: ir.Graph, inputs: list[ir.Value], targets: list[ir.Value]) -> ir.Graph:
-    """The part of a graph between inputs and targets, with its weights in the order of the graph."""
+def _extracted(graph: ir.Graph, available: list[ir.Value], targets: list[ir.Value]) -> ir.Graph:
+    """The part of a graph that computes targets from those of the available values that it needs."""
     try:
-        part = convenience.extract(graph, inputs, targets)
+        part = convenience.extract(graph, list(dict.fromkeys(available)), targets)
     except ValueError as error:
         raise Refused(f"cannot cut there: {error}") from error
     for name in graph.initializers:  # the library leaves them in the order of a hash table
         if name in part.initializers:
             part.initializers[name] = part.initializers.pop(name)
+    remove_unused_inputs(part)
     return part
 
 
@@ -91,19 +91,6 @@ def _read(node: ir.Node) -> Iterator[ir.Value]:
     inner = [each for body in bodies for each in ir.traversal.RecursiveGraphIterator(body)]
     for reader in (node, *inner):
         yield from (value for value in reader.inputs if value is not None and value.graph is node.graph)
-
-
-def _dependencies(values: Iterable[ir.Value], stops: Collection[ir.Value]) -> set[ir.Value]:
-    """All values that `values` depend on, themselves included, going back no further than `stops`."""
-    visited: set[ir.Value] = set()
-    pending = list(values)
-    while pending:
-        value = pending.pop()
-        producer = value.producer()
-        if value not in visited and value not in stops and producer is not None:
-            pending += _read(producer)
-        visited.add(value)
-    return visited
 
 
 def find_cuts(graph: ir.Graph, stages: int) -> list[list[ir.Value]]:
