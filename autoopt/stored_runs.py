@@ -49,7 +49,7 @@ class Run(RunResult):
     def of(result: RunResult, home: Path | None = None, db_url: str | None = None, out: Path | None = None) -> Run:
         """Add the place of the store and of the package to a result."""
         values = {item.name: getattr(result, item.name) for item in fields(RunResult)}
-        values["best"] = result.best or result.baseline.model
+        values["best"] = result.best or result.baseline
         return Run(**values, result=result, home=home, db_url=db_url, out=out)
 
     def to_json(self) -> dict[str, object]:

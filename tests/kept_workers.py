@@ -7,10 +7,10 @@ from types import ModuleType
 import pytest
 
 from autoopt.engine.run import export
-from autoopt.engine.tools import apply, maintenance
+from autoopt.engine.tools import apply, replay
 from autoopt.workers import WorkerPool
 
-USERS: tuple[ModuleType, ...] = (apply, export, maintenance)
+USERS: tuple[ModuleType, ...] = (apply, export, replay)
 """Modules that open pools."""
 _free: list[KeptPool] = []
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from autoopt.metrics import Estimate, Objective
-from autoopt.results import Baseline, EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult
+from autoopt.results import EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult, source_result
 from autoopt.zoo.night_history import StoredNight
 
 DAY = 86_400.0
@@ -27,7 +27,7 @@ def entry(name: str, ratio: float | None, source: float = 2.0, verdict: str = "s
         f"run-{name}",
         "finished",
         best=best,
-        baseline=Baseline(metrics={"latency_p50": source, "size": 4000.0}),
+        baseline=source_result(metrics={"latency_p50": source, "size": 4000.0}),
         objectives=(Objective("latency_p50", "minimize"),),
     )
     return SweepEntry(name, "ok", result=result, compared=EntryComparison(verdict), environment={"host": "forge"})

@@ -10,7 +10,7 @@ import pytest
 import autoopt
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate, Objective
-from autoopt.results import Baseline, ModelResult, RunResult
+from autoopt.results import ModelResult, RunResult, source_result
 from autoopt.store import open_store
 from autoopt.stored_runs import Run, RunList
 
@@ -22,7 +22,9 @@ BEST = ModelResult(
     ratios={"latency_p50": Estimate(0.5, 0.4, 0.6)},
 )
 RUN = Run.of(
-    RunResult("0123456789ab", "finished", baseline=Baseline(metrics={"latency_p50": 1.0}), best=BEST, front=(BEST,))
+    RunResult(
+        "0123456789ab", "finished", baseline=source_result(metrics={"latency_p50": 1.0}), best=BEST, front=(BEST,)
+    )
 )
 
 
@@ -35,7 +37,7 @@ def test_the_front_is_a_table_with_ratios_and_parameters() -> None:
 
 
 def test_a_run_without_trials_has_the_columns_of_others(tmp_path: Path) -> None:
-    source = Baseline(metrics={"latency_p50": 1.0, "size": 9.0})
+    source = source_result(metrics={"latency_p50": 1.0, "size": 9.0})
     with open_store(home=tmp_path):
         result = RunResult(
             "0123456789ab", "finished", baseline=source, objectives=(Objective("latency_p50", "minimize"),)

@@ -38,7 +38,7 @@ def lineage(what: ModelOrRun = "latest", target: TargetName = None, as_json: AsJ
     A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best of all, or
     with --target the best for that target; for several models that belong together, it is each of them.
     """
-    from autoopt.engine.tools.lineage_document import lineage_document
+    from autoopt.engine.tools.stored_models import lineage_document
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
@@ -61,7 +61,7 @@ def replay(
 
     Exit code 1 if its bytes differ from the original's; names the passes that have changed since.
     """
-    from autoopt.engine.tools.maintenance import replay as rebuild
+    from autoopt.engine.tools.replay import replay as rebuild
 
     result = rebuild(recipe, model, out, data, allow_script=allow_script)
     if as_json:
@@ -107,7 +107,7 @@ def compare(
     """
     models = [name for name in (first, second) if _is_file_name(name)]
     if len(models) == 2:
-        from autoopt.engine.tools.compared_models import compared_models
+        from autoopt.engine.tools.stored_models import compared_models
 
         differences = compared_models(Path(first), Path(second), data)
         if as_json:

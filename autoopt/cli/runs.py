@@ -72,7 +72,7 @@ def _list_runs(store: Store, limit: int, as_json: bool) -> None:
 
 def _show_run(result: RunResult, target: str | None, as_json: bool) -> int:
     from autoopt.cli.logs import is_verbose
-    from autoopt.engine.tools.measured_model import target_of
+    from autoopt.engine.tools.stored_models import target_of
     from autoopt.report.run_text import write_run
 
     document = result.to_json()
@@ -160,7 +160,7 @@ def export(
         document: dict[str, object] = {"run": record.id}
         if to is None:
             from autoopt.engine.run.export import export_to
-            from autoopt.engine.tools.measured_model import package_of
+            from autoopt.engine.tools.stored_models import package_of
             from autoopt.report.words.verdict import gains
 
             package = package_of(store, record, trial, target)
@@ -169,7 +169,7 @@ def export(
             text = f"wrote {folder}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
             document = {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
         elif tool == "optuna":
-            from autoopt.engine.tools.exports.optuna_study import export_optuna
+            from autoopt.engine.tools.exports import export_optuna
             from autoopt.report.words.markup import shell_word
 
             file = Path(place or "study.db")
@@ -177,7 +177,7 @@ def export(
             text = f"wrote {', '.join(studies)} to {file}; show it: optuna-dashboard {shell_word(f'sqlite:///{file}')}"
             document |= {"file": str(file.absolute()), "studies": studies}
         elif tool == "mlflow":
-            from autoopt.engine.tools.exports.mlflow_runs import export_mlflow
+            from autoopt.engine.tools.exports import export_mlflow
 
             logged = export_mlflow(store, record, place)
             text = f"logged run {record.id} to experiment {logged.experiment!r} at {logged.tracking_uri}"

@@ -44,7 +44,7 @@ def verify(
 
     Exit code 1 if an artifact is missing or damaged.
     """
-    from autoopt.engine.tools.maintenance import verify_store
+    from autoopt.engine.tools.replay import verify_store
     from autoopt.problem.stored_quarantine import lift as lift_quarantine
     from autoopt.problem.stored_quarantine import quarantined
 

@@ -18,6 +18,7 @@ from autoopt.problem.run_request import RunRequest, load
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.store import RunRecord, Store
+from autoopt.store.leases import end_run
 from autoopt.workers import Gate
 from autoopt.workers.gate import FOREVER, deadline, notices_to, report_waiting
 from autoopt.workers.pool import WARM
@@ -97,9 +98,13 @@ def _opened_session(
         resources.pool.expect(modules)
     else:
         _warm(resources, modules)
-    warnings = source_warnings(session.ctx)
-    if try_scripts:
-        warnings += script_warnings(session.ctx, session.ctx.chains.values())
+    try:
+        warnings = source_warnings(session.ctx)
+        if try_scripts:
+            warnings += script_warnings(session.ctx, session.ctx.chains.values())
+    except InputError as error:
+        end_run(resources.store, session.ctx.run, "failed", str(error))
+        raise
     for warning in warnings:
         session.notes.append(warning)
         request.observer.on_note(str(warning))

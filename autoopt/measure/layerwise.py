@@ -26,7 +26,7 @@ from autoopt.model.admit import admit_model
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import kernel_times
 from autoopt.model.tensors import return_values
-from autoopt.results.measurement import OperatorTime, OperatorTimes
+from autoopt.results.model import OperatorTime, OperatorTimes
 
 ITEMS = 4
 GROUP = 64

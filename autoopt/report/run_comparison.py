@@ -10,7 +10,7 @@ from autoopt.report.words.chains import chain_text
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.formatting import short
 from autoopt.results import RunResult
-from autoopt.results.comparison import Difference, differences
+from autoopt.results.figures import Difference, differences
 
 
 @dataclass(frozen=True)

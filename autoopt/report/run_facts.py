@@ -8,7 +8,7 @@ from typing import Any
 
 from autoopt.metrics import Estimate
 from autoopt.results import Trial
-from autoopt.results.measurement import OperatorTimes
+from autoopt.results.model import OperatorTimes
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from autoopt.report.words.markup import shell_word
 from autoopt.report.words.verdict import lossy_steps, verdict
 from autoopt.results import RunResult, Trial
 from autoopt.results.figures import first_objective, is_quality, trial_estimate
-from autoopt.results.measurement import OperatorTime
+from autoopt.results.model import OperatorTime
 
 MOST_TILES: Final = 4
 MOST_LAYERS: Final = 12

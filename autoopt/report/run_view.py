@@ -21,7 +21,7 @@ from autoopt.report.words.formatting import ALL_MEASUREMENTS, counts_text, perce
 from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import gains, headlines, verdict, verdict_lines
-from autoopt.results import SOURCE, ChosenTarget, ModelResult, RunResult, TargetResult
+from autoopt.results import SOURCE, ChosenTarget, ModelResult, PartResult, RunResult
 from autoopt.results.figures import first_objective, is_better, is_quality, kind, metrics_of
 
 WIDTH = 100
@@ -182,7 +182,7 @@ def changes_from_source(result: RunResult, model: ModelResult) -> list[tuple[str
 
 def chosen_table(result: RunResult, chosen: ChosenTarget) -> Table:
     """The source model on the first target, and the best model of each target."""
-    rows = [LabelledModel("source", result.baseline.model), *itertools.starmap(LabelledModel, chosen.models.items())]
+    rows = [LabelledModel("source", result.baseline), *itertools.starmap(LabelledModel, chosen.models.items())]
     models = [row.model for row in rows]
     columns = [Column("target", [row.label for row in rows]), *_figure_columns(result, models, headlines(result), 1)]
     room = WIDTH - sum(column.width + 2 for column in columns)
@@ -191,17 +191,17 @@ def chosen_table(result: RunResult, chosen: ChosenTarget) -> Table:
     return table_of(columns, f"the best of each target beside your model on {result.targets[0].name}", best)
 
 
-def of_target(result: RunResult, target: TargetResult) -> RunResult:
+def of_target(result: RunResult, target: PartResult) -> RunResult:
     """The result of one of several targets, with the goal of the run."""
     return replace(target.result, objectives=result.objectives, constraints=result.constraints)
 
 
-def target_title(target: TargetResult) -> str:
+def target_title(target: PartResult) -> str:
     """The title of a table of one of several targets."""
     return f"target {target.name}: {target_text(target)}"
 
 
-def target_text(target: TargetResult) -> str:
+def target_text(target: PartResult) -> str:
     """A target in words: `CPUExecutionProvider, 2 threads`."""
     settings = target.target
     threads = settings.get("threads", 1)
@@ -213,7 +213,7 @@ def target_text(target: TargetResult) -> str:
     return ", ".join(words)
 
 
-def target_table(result: RunResult, target: TargetResult) -> Table:
+def target_table(result: RunResult, target: PartResult) -> Table:
     """The table of one of several targets."""
     return model_table(of_target(result, target), title=target_title(target))
 
@@ -329,7 +329,7 @@ def _parts_table(result: RunResult) -> Table:
 
 def chosen_models(result: RunResult) -> list[LabelledModel]:
     """The source, the best model, the best lossy one, and one model for each way to be better than the best."""
-    rows = [LabelledModel("source", result.baseline.model)]
+    rows = [LabelledModel("source", result.baseline)]
     best = result.best
     if result.better_model is not None:
         rows.append(LabelledModel("best", result.better_model))

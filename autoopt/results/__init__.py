@@ -3,16 +3,21 @@
 Start with `run.py`: `RunResult` is the document that `autoopt run --json` prints.
 """
 
-from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult
-from autoopt.results.model import SOURCE, Baseline, ModelResult, values_of
-from autoopt.results.note import Note, NoteKind
-from autoopt.results.run import ChosenTarget, PartResult, RunResult, TargetResult, WorkCounts
+from autoopt.results.model import (
+    SOURCE,
+    MeasurementSummary,
+    ModelResult,
+    ProfileResult,
+    ThroughputResult,
+    source_result,
+    values_of,
+)
+from autoopt.results.run import ChosenTarget, Note, NoteKind, PartResult, RunResult, WorkCounts
 from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.trial import IntermediateResult, Trial
 
 __all__ = [
     "SOURCE",
-    "Baseline",
     "ChosenTarget",
     "EntryComparison",
     "IntermediateResult",
@@ -26,9 +31,9 @@ __all__ = [
     "RunResult",
     "SweepEntry",
     "SweepResult",
-    "TargetResult",
     "ThroughputResult",
     "Trial",
     "WorkCounts",
+    "source_result",
     "values_of",
 ]

@@ -1,4 +1,4 @@
-"""The result of a run, over one target or several."""
+"""The result of a run: of one search, or of several parts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,32 @@ from typing import Final
 from autoopt import json_codec
 from autoopt.metrics import Constraint, Objective
 from autoopt.option_names import option
-from autoopt.results.model import SCHEMA, Baseline, Json, ModelResult
+from autoopt.results.model import SCHEMA, Json, ModelResult, source_result
 
+
+class NoteKind(StrEnum):
+    """The kind of a note, which is also the word that it begins with."""
+
+    PLAIN = ""
+    WARNING = "WARNING"
+    """Something makes the whole result doubtful, such as a source model that is no better than chance."""
+    NO_DATA = "no data"
+    """The way in which lossy models are judged without data."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence for the user."""
+
+    text: str
+    kind: NoteKind = NoteKind.PLAIN
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}" if self.kind else self.text
+
+
+BASELINE: Final = ("artifact", "path", "metrics", "intervals")
+"""The fields of the source model in the document of a run."""
 INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
 """Status of a run that has not finished."""
 
@@ -64,7 +88,8 @@ class RunResult:
     status: str
     reused: bool = False
     """True if an identical finished run answered and nothing was executed."""
-    baseline: Baseline = field(default_factory=Baseline)
+    baseline: ModelResult = field(default_factory=source_result)
+    """The source model as it was measured."""
     best: ModelResult | None = None
     """The best model; None if no model meets the constraints."""
     best_lossy: ModelResult | None = None
@@ -93,7 +118,7 @@ class RunResult:
     """True if lossy models were only compared on generated inputs."""
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    targets: tuple[TargetResult, ...] = ()
+    targets: tuple[PartResult, ...] = ()
     """For a run over several targets, the result for each. `baseline` is then the source model on the first target, and
     the counts cover all targets."""
     choice: ChosenTarget | None = None
@@ -126,7 +151,7 @@ class RunResult:
     @property
     def models(self) -> tuple[ModelResult, ...]:
         """The source, the best model, the best lossy one and the rest of the front, each candidate once."""
-        models = [self.baseline.model]
+        models = [self.baseline]
         if self.better_model is not None:
             models.append(self.better_model)
         if self.best_lossy is not None:
@@ -147,6 +172,7 @@ class RunResult:
         """Convert to the document that `autoopt run --json` prints."""
         plain = replace(self, best=None, best_lossy=None, front=(), targets=(), choice=None, parts=())
         document: dict[str, object] = {"schema": SCHEMA, **json_codec.to_json(plain)}
+        document["baseline"] = {name: json_codec.to_json(getattr(self.baseline, name)) for name in BASELINE}
         document["best"] = None if self.best is None else self.best.to_json()
         document["best_lossy"] = None if self.best_lossy is None else self.best_lossy.to_json()
         document["pareto"] = [model.to_json() for model in self.front]
@@ -168,9 +194,10 @@ class RunResult:
             JsonTypeError: a field has the wrong type.
         """
         document = dict(data)
-        document["targets"] = list(map(TargetResult.from_json, document.get("targets", ())))
+        document["targets"] = list(map(PartResult.from_json, document.get("targets", ())))
         document["parts"] = list(map(PartResult.from_json, document.get("parts", ())))
-        return json_codec.from_json(RunResult, document)
+        result = json_codec.from_json(RunResult, document)
+        return replace(result, baseline=result.baseline.as_source)
 
     def as_reused(self, seconds: float) -> RunResult:
         """Return the same answer for an identical request: everything is reused, nothing was executed."""
@@ -180,50 +207,37 @@ class RunResult:
             pass_runs=WorkCounts(0, self.pass_runs.executed + self.pass_runs.reused),
             evaluations=WorkCounts(0, self.evaluations.executed + self.evaluations.reused),
             seconds={"total": round(seconds, 3)},
-            targets=tuple(replace(t, result=t.result.as_reused(seconds)) for t in self.targets),
+            targets=tuple(replace(target, result=target.result.as_reused(seconds)) for target in self.targets),
             parts=tuple(replace(part, result=part.result.as_reused(seconds)) for part in self.parts),
         )
 
 
 @dataclass(frozen=True)
-class TargetResult:
-    """The result for one target of a run over several."""
-
-    name: str
-    target: Mapping[str, object]
-    """Device, execution provider, threads, memory, interpreter."""
-    result: RunResult
-    """The target's own search, `run` being its id."""
-
-    def to_json(self) -> dict[str, object]:
-        return {"name": self.name, "target": dict(self.target), **self.result.to_json()}
-
-    @staticmethod
-    def from_json(data: Json) -> TargetResult:
-        target = data.get("target") or {}
-        return TargetResult(data["name"], target, RunResult.from_json(data))
-
-
-@dataclass(frozen=True)
 class PartResult:
-    """The result for one of several models that belong together."""
+    """The result for one part of a run: one of several targets, or one of several models that belong together."""
 
     name: str
-    share: float
-    """Share of the set's time that the part takes in the source set."""
     result: RunResult
     """The part's own search, `run` being its id."""
-    model: ModelResult
-    """The model that was chosen for the set, with the part's own figures; the source if none was."""
+    target: Mapping[str, object] = field(default_factory=dict)
+    """Of a target: device, execution provider, threads, memory, interpreter."""
+    share: float = 1.0
+    """Of a model: share of the set's time that it takes in the source set."""
+    model: ModelResult = field(default_factory=ModelResult)
+    """Of a model: the one that was chosen for the set, with the part's own figures; the source if none was. Of a target
+    it has no chain."""
 
     def to_json(self) -> dict[str, object]:
-        own = {"name": self.name, "share": self.share, "chosen": self.model.to_json()}
-        return {**own, **self.result.to_json()}
+        own: dict[str, object] = {"target": dict(self.target)}
+        if self.model.chain:
+            own = {"share": self.share, "chosen": self.model.to_json()}
+        return {"name": self.name, **own, **self.result.to_json()}
 
     @staticmethod
     def from_json(data: Json) -> PartResult:
-        model = json_codec.from_json(ModelResult, data["chosen"])
-        return PartResult(data["name"], data["share"], RunResult.from_json(data), model)
+        model = json_codec.from_json(ModelResult, data.get("chosen") or {})
+        target, share = data.get("target") or {}, data.get("share", 1.0)
+        return PartResult(data["name"], RunResult.from_json(data), target, share, model)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.owner import is_known_alive, is_known_dead
-from autoopt.results.release import Release
+from autoopt.results.sweep import Release
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON document whose form its writer and its readers know."""

@@ -20,7 +20,7 @@ from autoopt.outcome import Outcome
 from autoopt.problem.admission import admit
 from autoopt.problem.environment import environment
 from autoopt.problem.run_request import RunRequest
-from autoopt.results import Baseline, ModelResult, RunResult, SweepEntry, SweepResult, Trial
+from autoopt.results import ModelResult, RunResult, SweepEntry, SweepResult, Trial, source_result
 from autoopt.results.sweep import OK
 from autoopt.spec.proposal_options import names_model
 from autoopt.store import RunRecord, open_store
@@ -145,7 +145,7 @@ def _of_package(package: Path, recipe: Mapping[str, Any], data: str | None) -> K
         trial = Trial(session.ctx.run, 0, "", {}, best.chain, outcome=Outcome.OK, candidate=candidate)
         return session.choose_among([trial])
 
-    source = Baseline(str(recipe.get("source")))
+    source = source_result(str(recipe.get("source")))
     last = RunResult(str(recipe.get("run")), OK, baseline=source, best=best, objectives=tuple(asked))
     return Known(package.absolute().name, last, RunRequest(dag, candidates=(best.candidate.key,), again="all"), measure)
 

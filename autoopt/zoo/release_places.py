@@ -17,11 +17,11 @@ from typing import Final, TypeAlias
 from autoopt.engine.run.export import export
 from autoopt.engine.run.output_folder import check_writable
 from autoopt.engine.run.package import Package
-from autoopt.engine.tools.exports import mlflow_runs, object_store
+from autoopt.engine.tools import exports
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import read_object
 from autoopt.model.fetch import has_secret, is_url, shown_source
-from autoopt.results.release import Release
+from autoopt.results.sweep import Release
 from autoopt.store import Store
 from autoopt.working_folder import working_folder
 
@@ -56,9 +56,9 @@ def publish(store: Store, package: Package, release: Release, places: Sequence[s
 def _add(folder: Path, release: Release, place: str) -> Switch:
     """Add a package to a place; return the call that makes it the current one."""
     if is_url(place):
-        return object_store.add(folder, release, place, release_document(release))
+        return exports.publish(folder, release, place, release_document(release))
     if place.startswith(REGISTRY):
-        return mlflow_runs.add(folder, release, place.removeprefix(REGISTRY))
+        return exports.register(folder, release, place.removeprefix(REGISTRY))
     return _add_to_folder(folder, release, Path(place))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from autoopt.engine.run.package import Package
-from autoopt.engine.tools.measured_model import package_of
+from autoopt.engine.tools.stored_models import package_of
 from autoopt.errors import InputError
 from autoopt.owner import process_text
 from autoopt.report.table import Table
@@ -21,8 +21,7 @@ from autoopt.report.words.chains import chain_text
 from autoopt.report.words.formatting import day_text, short
 from autoopt.report.words.verdict import gains
 from autoopt.results import SweepEntry
-from autoopt.results.release import Release
-from autoopt.results.sweep import OK
+from autoopt.results.sweep import OK, Release
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import renewed_claim
 from autoopt.store.records import ReleaseRecord

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from autoopt.engine.prepare import Prepared
 from autoopt.engine.run.evidence import judge_again
-from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_repeatedly
+from autoopt.engine.run.select import stored_summary
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
@@ -33,9 +33,11 @@ def measure_again(session: Prepared, entry: SweepEntry, last_best: ModelResult |
     measured, model = _measure(ctx, candidate, result.best or ModelResult(), occasion)
     if measured.outcome.good:
         figures = measured.metrics if candidate.key == source.key else measured.source
-        exact = {name: Estimate.exact(value) for name, value in result.baseline.metrics.items()}
-        intervals = {**exact, **result.baseline.intervals, **figures}
-        result = replace(result, baseline=replace(result.baseline, metrics=values_of(intervals), intervals=intervals))
+        before = result.baseline
+        exact = {name: Estimate.exact(value) for name, value in before.metrics.items()}
+        intervals = {**exact, **before.intervals, **figures}
+        baseline = replace(before, metrics=values_of(intervals), intervals=intervals)
+        result = replace(result, baseline=baseline.as_source)
         if result.best is not None:
             result = replace(result, best=model)
             entry = _judged(entry, measured)

@@ -12,7 +12,7 @@ from autoopt.cli.app import main
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import Baseline, ModelResult, RunResult, Trial, WorkCounts
+from autoopt.results import ModelResult, RunResult, Trial, WorkCounts, source_result
 from autoopt.settings import settings
 from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, open_store
 
@@ -97,7 +97,7 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
         result = RunResult(
             run=run.id,
             status="finished",
-            baseline=Baseline(source, metrics={"latency_p50": 0.16, "size": 400.0}),
+            baseline=source_result(source, metrics={"latency_p50": 0.16, "size": 400.0}),
             best=model,
             front=(model,),
             trial_counts={"total": 2, "ok": 1, "refused": 1},

@@ -13,12 +13,11 @@ import pytest
 
 from autoopt.cli.app import main
 from autoopt.cli.store_access import existing_store, require_store
-from autoopt.engine.tools.lineage_document import lineage_document
-from autoopt.engine.tools.measured_model import target_of
+from autoopt.engine.tools.stored_models import lineage_document, target_of
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 from autoopt.problem.stored_quarantine import stored_quarantine
-from autoopt.results import RunResult, TargetResult
+from autoopt.results import PartResult, RunResult
 from autoopt.settings import settings
 from autoopt.store import RunRecord, open_store
 from autoopt.store.finished import result_of
@@ -206,7 +205,7 @@ def test_a_run_without_targets_has_none_to_name(filled: dict[str, Any]) -> None:
 
 
 def test_a_target_is_found_by_name_and_the_others_are_listed() -> None:
-    parts = tuple(TargetResult(name, {}, RunResult(name, "finished")) for name in ("one", "two"))
+    parts = tuple(PartResult(name, RunResult(name, "finished"), {}) for name in ("one", "two"))
     result = RunResult("1f2e", "finished", targets=parts)
     assert target_of(result, "two") is parts[1]
     with pytest.raises(InputError, match=r"run 1f2e has no target 'three'; it has: one, two"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autoopt import json_codec
-from autoopt.engine.run.measurement_summary import EQUALLY_FAST, FREE_CORES, ONE_THREAD, summarize
+from autoopt.engine.run.select import EQUALLY_FAST, FREE_CORES, ONE_THREAD, summarize
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate

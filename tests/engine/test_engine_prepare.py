@@ -20,6 +20,7 @@ from autoopt.problem import reading as sources
 from autoopt.problem import resources as resources_module
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import Note, NoteKind
+from autoopt.store import open_store
 from autoopt.workers import CallResult
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
@@ -85,6 +86,24 @@ def test_a_source_that_could_not_be_checked_is_checked_again(
     with prepare(request(tmp_path, model, data=data)) as session:
         assert isinstance(session, Session)
         assert Note("odd", NoteKind.WARNING) in session.notes
+
+
+def test_a_run_whose_source_is_refused_has_failed(tmp_path: Path, pool: ReadingPool, model: Path, data: Path) -> None:
+    pool.answers[CHECK_SOURCE] = {"stops": ["the classes are in another order"], "warnings": []}
+    with pytest.raises(InputError, match="in another order"):
+        prepare(request(tmp_path, model, data=data))
+    with open_store(None, tmp_path / "home") as store:
+        (run,) = store.runs.all()
+    assert run.shown_status == "failed"
+    assert "in another order" in run.result["error"]
+
+
+def test_no_run_begins_where_every_chain_is_pruned(tmp_path: Path, pool: ReadingPool, model: Path) -> None:
+    dag = {**DAG, "target": {"execution_provider": "QNNExecutionProvider"}}
+    with pytest.raises(InputError, match="every chain is pruned"):
+        prepare(request(tmp_path, model, dag=dag))
+    with open_store(None, tmp_path / "home") as store:
+        assert list(store.runs.all()) == []
 
 
 def test_resources_are_closed_with_the_session(tmp_path: Path, pool: ReadingPool, model: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from autoopt.engine.tools.exports import object_store
+from autoopt.engine.tools import exports
 from autoopt.errors import InputError, SystemFailure
 from autoopt.results import ModelResult, RunResult, SweepEntry
-from autoopt.results.release import Release
+from autoopt.results.sweep import Release
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def current(place: str) -> dict[str, object]:
 
 
 def test_a_package_is_copied_and_becomes_current_only_with_the_switch(tmp_path: Path, place: str) -> None:
-    switch = object_store.add(package(tmp_path, document()), release(), place, document())
+    switch = exports.publish(package(tmp_path, document()), release(), place, document())
     assert read(place, "1/model.onnx") == "model"
     assert read(place, "1/external/weights.bin") == "weights"
     assert not fsspec.filesystem("memory").exists(f"{place}/current.json")
@@ -59,40 +59,40 @@ def test_a_package_is_copied_and_becomes_current_only_with_the_switch(tmp_path: 
 def test_earlier_releases_stay_and_can_become_current_again(tmp_path: Path, place: str) -> None:
     for number in (1, 2):
         folder = package(tmp_path / str(number), document(number), f"model {number}")
-        object_store.add(folder, release(number), place, document(number))()
+        exports.publish(folder, release(number), place, document(number))()
     assert current(place)["folder"] == "2"
-    object_store.add(tmp_path / "1", release(1), place, document(1))()
+    exports.publish(tmp_path / "1", release(1), place, document(1))()
     assert current(place)["folder"] == "1"
     assert read(place, "2/model.onnx") == "model 2"
 
 
 def test_a_release_that_is_there_is_not_copied_again(tmp_path: Path, place: str) -> None:
-    object_store.add(package(tmp_path, document()), release(), place, document())
-    object_store.add(package(tmp_path, document(), "changed since"), release(), place, document())()
+    exports.publish(package(tmp_path, document()), release(), place, document())
+    exports.publish(package(tmp_path, document(), "changed since"), release(), place, document())()
     assert read(place, "1/model.onnx") == "model"
 
 
 def test_an_incomplete_copy_is_completed(tmp_path: Path, place: str) -> None:
     fsspec.filesystem("memory").pipe_file(f"{place}/1/model.onnx", b"half a mo")
-    object_store.add(package(tmp_path, document()), release(), place, document())
+    exports.publish(package(tmp_path, document()), release(), place, document())
     assert read(place, "1/model.onnx") == "model"
     assert json.loads(read(place, "1/release.json")) == document()
 
 
 @pytest.mark.parametrize("other", [document(name="mlp"), document(artifact="b"), {**document(), "zoo": "test"}])
 def test_the_number_of_another_model_is_refused(tmp_path: Path, place: str, other: dict[str, object]) -> None:
-    object_store.add(package(tmp_path, document()), release(), place, document())()
+    exports.publish(package(tmp_path, document()), release(), place, document())()
     with pytest.raises(InputError, match=r"/1: is not release production/cnn 1; name another place with --to"):
-        object_store.add(tmp_path, release(), place, other)
+        exports.publish(tmp_path, release(), place, other)
     assert current(place) == {**document(), "folder": "1"}
 
 
 def test_a_place_without_a_file_system_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot publish there"):
-        object_store.add(package(tmp_path, document()), release(), "nowhere://a/b", document())
+        exports.publish(package(tmp_path, document()), release(), "nowhere://a/b", document())
 
 
 def test_a_place_that_cannot_be_written_is_a_failure_of_the_system(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(SystemFailure, match="cannot publish there"):
-        object_store.add(package(tmp_path / "p", document()), release(), f"file://{tmp_path}/file/x", document())
+        exports.publish(package(tmp_path / "p", document()), release(), f"file://{tmp_path}/file/x", document())

@@ -141,6 +141,20 @@ def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Sim
     assert not quiet_again.is_narrow(key, "latency_p50")  # the clock tells more with each round
 
 
+@pytest.mark.parametrize("entry", ["time_to_first_token", None])
+def test_the_first_token_of_a_set_has_a_pair_of_ratios_of_its_own(simulation: Simulation, entry: str | None) -> None:
+    """The prompt of one model is its latency, whose details are the measurement's."""
+    evidence, key = measured(simulation, 5.0, rounds=3)
+    objective, by_clock = Objective("time_to_first_token", "minimize"), Estimate(0.8, 0.3, 2.1)
+    both = {DETAIL: json_codec.to_json(TwoRatios(by_clock, Estimate(0.5, 0.49, 0.51)))}
+    for index, record in enumerate(evidence.records(key)):
+        details = {**record.details, **(both if entry is None else {entry: both})}
+        evidence.rounds.records[key][index] = replace(record, ratios={objective.metric: by_clock}, details=details)
+    evidence = Evidence(evidence.rounds)
+    assert evidence.gains(key, objective)
+    assert evidence.lasting_error(key, objective.metric) > 0
+
+
 def test_rounds_on_several_threads_beside_other_programs_do_not_average_their_error_away(
     simulation: Simulation,
 ) -> None:

@@ -20,8 +20,7 @@ from builders import mlp
 
 import autoopt
 from autoopt.engine.run.export import export, export_best, export_to
-from autoopt.engine.run.package import Package
-from autoopt.engine.run.recipe_file import RECIPE
+from autoopt.engine.run.package import RECIPE, Package
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate
@@ -29,7 +28,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.results import Baseline, ModelResult, RunResult
+from autoopt.results import ModelResult, RunResult, source_result
 from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, open_store
 from autoopt.target import Target
 from autoopt.workers import CallResult, Gate, WorkerPool
@@ -96,7 +95,7 @@ def package(store: Store, source: Path, tmp_path: Path) -> Package:
     }
     run = store.runs.create(RunRecord(id="", name="net", identity="i", model=digest, settings=settings))
     result = RunResult(
-        run.id, "finished", baseline=Baseline(digest, metrics={"latency_p50": 1.0, "size": 10.0}), best=model
+        run.id, "finished", baseline=source_result(digest, metrics={"latency_p50": 1.0, "size": 10.0}), best=model
     )
     return Package(run, result, model)
 

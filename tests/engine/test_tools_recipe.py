@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.run.recipe_file import RECIPE, with_digest
-from autoopt.engine.tools.recipe import read_recipe
+from autoopt.engine.run.package import RECIPE, with_digest
+from autoopt.engine.tools.replay import read_recipe
 from autoopt.errors import InputError
 
 STEP = {"pass": "simplify", "params": {}}

@@ -12,7 +12,7 @@ from autoopt.json_codec import from_json
 from autoopt.measure.layerwise import MIN_INFERENCES, by_operator, operator_times
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
-from autoopt.results.measurement import OperatorTimes
+from autoopt.results.model import OperatorTimes
 
 
 def event(name: str, op_type: str, duration: int) -> dict[str, object]:

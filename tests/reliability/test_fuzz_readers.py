@@ -20,8 +20,8 @@ from outside import DAG
 from PIL import Image
 
 from autoopt.data.worker import describe
-from autoopt.engine.run.recipe_file import RECIPE, with_digest
-from autoopt.engine.tools.recipe import read_recipe
+from autoopt.engine.run.package import RECIPE, with_digest
+from autoopt.engine.tools.replay import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.session import session_document
 from autoopt.model.session_file import read_session

@@ -12,7 +12,7 @@ import model_sets
 import pytest
 from outside import HANG_SECONDS, Command, Place, read_until
 
-from autoopt.engine.tools.measured_model import package_of
+from autoopt.engine.tools.stored_models import package_of
 from autoopt.errors import InputError
 from autoopt.store import Store, open_store
 from autoopt.store.finished import result_of

@@ -20,7 +20,7 @@ from autoopt.report.charts import (
 from autoopt.report.drawing import Spec
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
-from autoopt.results import Baseline, RunResult, Trial
+from autoopt.results import RunResult, Trial, source_result
 
 LATENCY = Objective("latency_p50", "minimize")
 
@@ -95,7 +95,7 @@ def test_a_metric_that_no_trial_has_is_not_drawn(result: RunResult, trials: list
 
 
 def test_trials_are_drawn_without_a_source_or_a_best_model(result: RunResult, trials: list[Trial]) -> None:
-    alone = replace(result, baseline=Baseline(), best=None, front=())
+    alone = replace(result, baseline=source_result(), best=None, front=())
     kinds = {row["kind"] for row in rows_of(trade_off(alone, trials, "size"))}
     assert kinds == {"breaks a constraint", "meets the constraints"}
 

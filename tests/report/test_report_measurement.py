@@ -17,9 +17,9 @@ from autoopt.results import (
     IntermediateResult,
     MeasurementSummary,
     ModelResult,
+    PartResult,
     ProfileResult,
     RunResult,
-    TargetResult,
     ThroughputResult,
 )
 
@@ -125,7 +125,7 @@ def test_the_source_model_and_older_runs_have_no_lines(result: RunResult) -> Non
 
 
 def test_several_targets_each_have_their_lines(result: RunResult) -> None:
-    part = TargetResult("phone", {}, with_summary(result))
+    part = PartResult("phone", with_summary(result), {})
     text = text_of(replace(result, targets=(part,)))
     assert any(row.startswith("target phone: measured 5 times") for row in text)
     assert any("refused: no <batch>" in row for row in text)

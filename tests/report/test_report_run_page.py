@@ -12,8 +12,8 @@ from autoopt.report import pages
 from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.run_page import TITLES, Search, html_report
 from autoopt.report.table import Table
-from autoopt.results import RunResult, TargetResult, Trial
-from autoopt.results.measurement import OperatorTime, OperatorTimes
+from autoopt.results import PartResult, RunResult, Trial
+from autoopt.results.model import OperatorTime, OperatorTimes
 
 STEP = {"pass": "<static>", "input": "b" * 64, "output": "a" * 64, "params": {"per_channel": True}, "seconds": 1.5}
 FACTS = RunFacts(
@@ -105,7 +105,7 @@ def test_without_a_best_model_the_page_says_so(result: RunResult, trials: list[T
 
 def test_several_targets_have_a_section_each(result: RunResult, trials: list[Trial]) -> None:
     other = replace(result, run="other")
-    targets = (TargetResult("one", {"threads": 1}, result), TargetResult("<two>", {"threads": 1}, other))
+    targets = (PartResult("one", result, {"threads": 1}), PartResult("<two>", other, {"threads": 1}))
     text = html_report(replace(result, targets=targets), (), RunFacts(part_trials={result.run: trials}))
     assert is_balanced(text)
     assert '<h2 id="target-1">Target one</h2>' in text

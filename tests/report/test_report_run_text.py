@@ -45,8 +45,8 @@ def test_the_table_has_a_header_and_short_aligned_rows(result: RunResult) -> Non
 
 def test_several_models_have_a_row_each_and_a_table_together(result: RunResult) -> None:
     assert result.best is not None
-    encoder = PartResult("encoder", 0.4, result, result.best)
-    decoder = PartResult("decoder", 0.6, result, result.baseline.model)
+    encoder = PartResult("encoder", result, share=0.4, model=result.best)
+    decoder = PartResult("decoder", result, share=0.6, model=result.baseline)
     assert shown(replace(result, parts=(encoder, decoder)))[:6] == [
         "model    time  by itself                                                             passes",
         "encoder  40 %  3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %)  fold -> static",

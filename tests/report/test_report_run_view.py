@@ -8,7 +8,7 @@ from typing import Any
 
 from autoopt.report.run_text import write_run
 from autoopt.report.run_view import RunView, model_table, target_text
-from autoopt.results import PartResult, RunResult, TargetResult
+from autoopt.results import PartResult, RunResult
 
 
 def targets_of(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> N
 
 def test_caveats_of_a_set_name_its_models(result: RunResult) -> None:
     assert result.best is not None
-    lines = lines_of(replace(result, parts=(PartResult("encoder", 1.0, result, result.best),)))
+    lines = lines_of(replace(result, parts=(PartResult("encoder", result, model=result.best),)))
     [line] = [line for line in lines if "accuracy is not certain" in line]
     assert line.endswith("front bbbbbbbb of model encoder: accuracy is not certain")
 
@@ -94,9 +94,9 @@ def test_without_a_source_latency_the_table_still_stands(data: dict[str, Any]) -
 
 def test_a_target_is_described_in_words() -> None:
     target = {"execution_provider": "CPUExecutionProvider", "threads": 2, "python": "/opt/env/bin/python"}
-    part = TargetResult("two", target, RunResult("r", "finished"))
+    part = PartResult("two", RunResult("r", "finished"), target)
     assert target_text(part) == "CPUExecutionProvider, 2 threads, runtime of /opt/env/bin/python"
-    free = TargetResult("free", {**target, "threads": 0, "python": ""}, RunResult("r", "finished"))
+    free = PartResult("free", RunResult("r", "finished"), {**target, "threads": 0, "python": ""})
     assert target_text(free) == "CPUExecutionProvider, threads chosen by the runtime"
 
 

@@ -10,7 +10,15 @@ import pytest
 
 from autoopt.json_codec import JsonTypeError
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.results import Baseline, ChosenTarget, MeasurementSummary, ModelResult, RunResult, TargetResult, WorkCounts
+from autoopt.results import (
+    ChosenTarget,
+    MeasurementSummary,
+    ModelResult,
+    PartResult,
+    RunResult,
+    WorkCounts,
+    source_result,
+)
 
 BEST = ModelResult(
     artifact="a" * 64,
@@ -29,7 +37,7 @@ BEST = ModelResult(
 RUN = RunResult(
     run="0123456789ab",
     status="finished",
-    baseline=Baseline("s" * 64, "/m.onnx", {"latency_p50": 1.0}, {"latency_p50": Estimate(1.0, 0.9, 1.1)}),
+    baseline=source_result("s" * 64, "/m.onnx", {"latency_p50": 1.0}, {"latency_p50": Estimate(1.0, 0.9, 1.1)}),
     best=BEST,
     front=(BEST, replace(BEST, artifact="b" * 64)),
     trial_counts={"total": 3, "ok": 2, "refused": 1},
@@ -43,7 +51,7 @@ RUN = RunResult(
 )
 TARGETS = replace(
     RUN,
-    targets=tuple(TargetResult(name, {"threads": threads}, RUN) for name, threads in (("one", 1), ("two", 2))),
+    targets=tuple(PartResult(name, RUN, {"threads": threads}) for name, threads in (("one", 1), ("two", 2))),
     choice=ChosenTarget("two", {"one": BEST, "two": BEST}),
 )
 

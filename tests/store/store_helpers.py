@@ -12,7 +12,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.results import SweepEntry, Trial
-from autoopt.results.release import Release
+from autoopt.results.sweep import Release
 from autoopt.store import EvaluationRecord, ModelRecord, PassRunRecord, RunRecord, Store
 
 CHAIN = digest_json("chain")

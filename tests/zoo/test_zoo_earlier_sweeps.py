@@ -12,7 +12,7 @@ from store_owners import by
 
 from autoopt.errors import InputError
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
-from autoopt.results.release import Release
+from autoopt.results.sweep import Release
 from autoopt.spec.zoo import ZooSpec, load_zoo
 from autoopt.store import SweepRecord, open_store
 from autoopt.store.records import ReleaseRecord

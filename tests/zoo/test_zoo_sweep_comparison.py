@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autoopt.metrics import Estimate
-from autoopt.results import Baseline, MeasurementSummary, ModelResult, RunResult, SweepEntry
+from autoopt.results import MeasurementSummary, ModelResult, RunResult, SweepEntry, source_result
 from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry, differences
 
 
@@ -22,7 +22,7 @@ def entry(
         ratios={"latency_p50": Estimate(ratio, ratio - width, ratio + width)},
     )
     intervals = {"latency_p50": Estimate(source, source * 0.98, source * 1.02)}
-    baseline = Baseline("a" * 64, metrics={"latency_p50": source, "accuracy": 0.9}, intervals=intervals)
+    baseline = source_result("a" * 64, metrics={"latency_p50": source, "accuracy": 0.9}, intervals=intervals)
     return SweepEntry(name="m", status="ok", result=RunResult("r", "finished", baseline=baseline, best=best), **changes)
 
 

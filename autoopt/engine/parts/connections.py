@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
@@ -78,25 +78,19 @@ def _part_of(name: str, parts: Iterable[str]) -> str | None:
 
 def _source_of(part: str, name: str, inspections: Inspections, generation: Generation | None) -> str:
     """Find the source of an input: the one part that gives a value of this name, else an input of the set."""
-    excluded = {part}
-    if generation is not None:
-        # The generation itself connects what decoders give.
-        excluded |= {generation.first, generation.further}
+    # The generation itself connects what decoders give.
+    excluded = {part} if generation is None else {part, generation.first, generation.further}
     others = {other: inspection for other, inspection in inspections.items() if other not in excluded}
-    givers = []
-    for other, inspection in others.items():
-        output = _output_for(name, inspection)
-        if output is not None:
-            givers.append(f"{other}.{output}")
+    outputs = {other: _output_for(name, inspection) for other, inspection in others.items()}
+    givers = [f"{other}.{output}" for other, output in outputs.items() if output]
     if len(givers) > 1:
         remedy = f"choose one: connections: {{{part}.{name}: {givers[0]}}}"
         raise FieldError(f"{' and '.join(givers)} both give {part}.{name}", place=("connections",), remedy=remedy)
     if givers:
         return givers[0]
     taken, own_name = ENCODER_MASK
-    if name == taken and any(own_name in other.input_names for other in others.values()):
-        return own_name
-    return name
+    takes_mask = name == taken and any(own_name in other.input_names for other in others.values())
+    return own_name if takes_mask else name
 
 
 def _output_for(name: str, inspection: Inspection) -> str | None:
@@ -148,25 +142,23 @@ class _Candidate:
     outputs: tuple[str, ...]
 
 
-def _generation(inspections: Inspections) -> Generation | None:
-    """Recognize the decoder of a set: one model, or one for prompts and one for further tokens; None without one.
-
-    A decoder takes tokens, gives logits, and has a cache or takes what an encoder gives.
-    """
-    cached: list[_Candidate] = []
-    plain: list[_Candidate] = []
+def _candidates(inspections: Inspections) -> Iterator[_Candidate]:
+    """The parts that may be decoders: they take tokens, give logits, and have a cache or take what an encoder gives."""
     for name, inspection in inspections.items():
         inputs, outputs = inspection.input_names, inspection.output_names
         tokens, logits = _first_of(TOKENS, inputs), _first_of(SCORES, outputs)
         decoder = decoder_of(inspection.input_roles)
         gives_cache = any(output.startswith("present") for output in outputs)
-        if tokens is None or logits is None or not (decoder or ENCODED in inputs or gives_cache):
-            continue
-        candidate = _Candidate(name, tokens, logits, decoder, inputs, outputs)
-        if decoder is None:
-            plain.append(candidate)
-        else:
-            cached.append(candidate)
+        if tokens is not None and logits is not None and (decoder or ENCODED in inputs or gives_cache):
+            yield _Candidate(name, tokens, logits, decoder, inputs, outputs)
+
+
+def _generation(inspections: Inspections) -> Generation | None:
+    """Recognize the decoder of a set: one model, or one for prompts and one for further tokens; None without one."""
+    cached: list[_Candidate] = []
+    plain: list[_Candidate] = []
+    for candidate in _candidates(inspections):
+        (cached if candidate.decoder else plain).append(candidate)
     generation = _with_cache((plain or cached)[0], cached[0]) if cached else None
     if generation is None:
         alone = next((candidate for candidate in plain if ENCODED in candidate.inputs), None)
@@ -185,16 +177,12 @@ def _with_cache(first: _Candidate, further: _Candidate) -> Generation | None:
     """Match the cache of two decoders, which may be the same one; None if they do not fit."""
     assert further.decoder is not None
     own = further.decoder.outputs(further.outputs)
-    if not own or any(output not in first.outputs for output in own) or first.tokens != further.tokens:
-        return None
-    cache = {past: output for output, past in own.items()}
     # Inputs that take keys and values of the encoder's output.
     cross = tuple(name for name in further.inputs if name.startswith("past") and name not in further.decoder.cache)
-    for past in cross:
-        output = past.replace("past_key_values", "present", 1)
-        if output not in first.outputs:
-            return None
-        cache[past] = output
+    cache = {past: output for output, past in own.items()}
+    cache |= {past: past.replace("past_key_values", "present", 1) for past in cross}
+    if not own or not set(first.outputs).issuperset(cache.values()) or first.tokens != further.tokens:
+        return None
     return replace(_pair(first, further), cache=cache, fixed=cross)
 
 

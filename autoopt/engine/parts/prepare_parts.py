@@ -62,38 +62,43 @@ def _of_targets(request: RunRequest, spec: DagSpec, inputs: SetInputs | None, re
     pools: list[PoolPart] = []
     notes: list[Note] = []
     for target in spec.all_targets:
-        own, own_spec = _target_request(request, spec, target), spec.for_target(target.name)
         if target.is_elsewhere(request.pool):
-            pools.append(PoolPart(target.name, target, own))
+            pools.append(PoolPart(target.name, target, _target_request(request, spec, target)))
             continue
-        models = _of_models(own, own_spec, inputs, resources) if inputs is not None else None
-        problem = resolve(own, own_spec, resources) if models is None else models.whole
-        part = Part(target.name, own, problem, models=models)
-        if all(plan.chain_count for plan in part.plans.values()):
-            parts.append(part)
+        part = _target_part(request, spec, target, inputs, resources)
+        if part.is_pruned:
+            notes.append(Note(f"target {part.name} is left out: {part.problem.why_pruned}"))
         else:
-            notes.append(Note(f"target {part.name} is left out: {problem.why_pruned}"))
+            parts.append(part)
     if not parts:
         raise InputError(f"every chain is pruned ({'; '.join(map(str, notes))})", where=spec.source.file)
     first = parts[0].problem
+    for pool in pools:  # these machines take the source model from the store
+        pool.request = replace(pool.request, model=f"{ARTIFACT}{first.source.artifact}")
+    names = [part.name for part in (*parts, *pools)]
+    name = request.name or (model_name(first.model) if inputs is None else " + ".join(inputs.paths))
+    identity = _identity(parts, pools, notes)
+    return PartsProblem(request, "targets", parts, first, name, identity, {"targets": names}, notes, pools=pools)
+
+
+def _identity(parts: Sequence[Part], pools: Sequence[PoolPart], left_out: Sequence[Note]) -> str:
+    """The identity of a run over these targets, which are those of this machine and of others."""
     content: dict[str, object] = {"targets": [[part.name, (part.models or part.problem).identity] for part in parts]}
     if pools:
         content["work pools"] = [pool.target.model_dump(mode="json") for pool in pools]
-        for pool in pools:  # these machines take the source model from the store
-            pool.request = replace(pool.request, model=f"{ARTIFACT}{first.source.artifact}")
-    if notes:
-        content["left out"] = list(map(str, notes))
-    return PartsProblem(
-        request,
-        "targets",
-        parts,
-        first,
-        request.name or " + ".join(inputs.paths if inputs is not None else ()) or model_name(first.model),
-        run_identity(content),
-        {"targets": [*(part.name for part in parts), *(pool.name for pool in pools)]},
-        notes,
-        pools=pools,
-    )
+    if left_out:
+        content["left out"] = list(map(str, left_out))
+    return run_identity(content)
+
+
+def _target_part(
+    request: RunRequest, spec: DagSpec, target: TargetSpec, inputs: SetInputs | None, resources: Resources
+) -> Part:
+    """Plan the model, or each model of a set, for one target of this machine."""
+    own, own_spec = _target_request(request, spec, target), spec.for_target(target.name)
+    models = None if inputs is None else _of_models(own, own_spec, inputs, resources)
+    problem = resolve(own, own_spec, resources) if models is None else models.whole
+    return Part(target.name, problem.spec.all_targets[0], own, problem, models=models)
 
 
 def _target_request(request: RunRequest, spec: DagSpec, target: TargetSpec) -> RunRequest:
@@ -128,7 +133,8 @@ def _of_models(request: RunRequest, spec: DagSpec, inputs: SetInputs, resources:
             data={"path": str(inputs.recorded.file(name))},
             calibration={"path": str(inputs.calibration.file(name))},
         )
-        parts.append(Part(name, part, resolve(part, spec_of(part), resources), share))
+        problem = resolve(part, spec_of(part), resources)
+        parts.append(Part(name, problem.spec.all_targets[0], part, problem, share))
     whole, notes = _whole(request, spec, inputs, parts[0].problem, resources)
     identities = [[part.name, part.problem.identity] for part in parts]
     settings: dict[str, Any] = {SHARES: {part.name: part.share for part in parts}}

@@ -36,12 +36,26 @@ Search = Callable[[Session], RunResult]
 
 
 @dataclass
-class Part:
-    """One part of a run: a run of its own with its plan and its trials."""
+class PoolPart:
+    """A target of another machine, which executes its search as a run of its own in the same store."""
 
     name: str
     """Of the target, or of the model of a set."""
+    target: TargetSpec
     request: RunRequest
+    result: RunResult | None = field(default=None, kw_only=True)
+    """The result of its search, once that has ended."""
+
+    @property
+    def searched(self) -> RunResult:
+        assert self.result is not None, "the search of this part has not ended"
+        return self.result
+
+
+@dataclass
+class Part(PoolPart):
+    """A part of this machine: a run of its own with its plan and its trials."""
+
     problem: Problem
     share: float = 1.0
     """Share of the set's time that a model takes."""
@@ -49,22 +63,11 @@ class Part:
     """The set that is searched on a target, whose whole is the problem; None for a single model."""
     session: Session | RunOfParts | None = None
     """Opened by `RunOfParts.session_of`; a run of several parts for a target of a model set."""
-    result: RunResult | None = None
-    """The result of its search, once it has ended."""
 
     @property
     def open_session(self) -> Session | RunOfParts:
         assert self.session is not None, "the search of this part has not started"
         return self.session
-
-    @property
-    def searched(self) -> RunResult:
-        assert self.result is not None, "the search of this part has not ended"
-        return self.result
-
-    @property
-    def target(self) -> TargetSpec:
-        return self.problem.spec.all_targets[0]
 
     @property
     def plans(self) -> dict[str, Plan]:
@@ -73,16 +76,10 @@ class Part:
             return {self.name: self.problem.plan}
         return {f"{self.name}, {part.name}": part.problem.plan for part in self.models.parts}
 
-
-@dataclass
-class PoolPart:
-    """A target of another machine, which executes its search as a run of its own in the same store."""
-
-    name: str
-    target: TargetSpec
-    request: RunRequest
-    result: RunResult | None = None
-    """The result of its search, once that has ended."""
+    @property
+    def is_pruned(self) -> bool:
+        """True if every chain is pruned, of one of the models at least."""
+        return not all(plan.chain_count for plan in self.plans.values())
 
 
 @dataclass(frozen=True)
@@ -167,8 +164,8 @@ class RunOfParts(ABC):
         """The context in which the figures of `best` are measured."""
 
     @abstractmethod
-    def search(self, search: Search) -> RunResult:
-        """Search all parts and join their results."""
+    def choose(self) -> RunResult:
+        """Choose among the best models of the searched parts."""
 
     @abstractmethod
     def export(self, result: RunResult, out: Path) -> RunResult:
@@ -188,7 +185,11 @@ class RunOfParts(ABC):
         """Return the answer of an identical finished run, or search each part with `search` and join the results."""
         if self.answer is not None:
             return self.answer
-        result = self.search(search)
+        for note in self.notes:
+            self.request.observer.on_note(str(note))
+        for part in self.parts:
+            self.search_part(part, search)
+        result = self.choose()
         finish_run(self.resources.store, self.record.id, result.to_json())
         return result
 
@@ -201,22 +202,26 @@ class RunOfParts(ABC):
         return is_written
 
     def joined(self, results: Sequence[RunResult]) -> RunResult:
-        """The counts and the end of these searches together."""
+        """The counts, the end and the goal of these searches together, with the notes of this run."""
         trials: Counter[str] = Counter()
         pass_runs = evaluations = WorkCounts()
         for result in results:
             trials.update(result.trial_counts)
             pass_runs += result.pass_runs
             evaluations += result.evaluations
-        end = SearchEnd.of(results)
+        end, goal = SearchEnd.of(results), self.problem.whole.goal
         return RunResult(
             run=self.record.id,
-            status="",
+            status="finished",
             trial_counts=dict(trials),
             pass_runs=pass_runs,
             evaluations=evaluations,
+            seconds={"total": round(time.monotonic() - self.began, 3)},
             stopped=end.text,
             time_limit=end.limit,
+            notes=tuple(map(str, self.notes)),
+            objectives=goal.objectives,
+            constraints=goal.constraints,
         )
 
     def session_of(self, part: Part) -> Session | RunOfParts:

@@ -85,11 +85,7 @@ def read_set(request: RunRequest, spec: DagSpec, paths: Mapping[str, str], resou
     """
     admitted = {name: admit(resources, path) for name, path in paths.items()}
     candidates = {name: candidate for name, (candidate, _) in admitted.items()}
-    if spec.pipeline is None:
-        inspections = {name: inspection for name, (_, inspection) in admitted.items()}
-        description = _connected(request, spec, paths, inspections)
-    else:
-        description = ModelSet({name: Part(path) for name, path in paths.items()})
+    description = _connected(request, spec, paths, {name: inspection for name, (_, inspection) in admitted.items()})
     data = _data(request, spec, description, resources)
     if spec.pipeline is not None:
         description = replace(description, pipeline=Pipeline(spec.pipeline, _shapes(data, resources)))
@@ -113,7 +109,9 @@ def read_set(request: RunRequest, spec: DagSpec, paths: Mapping[str, str], resou
 def _connected(
     request: RunRequest, spec: DagSpec, paths: Mapping[str, str], inspections: Mapping[str, Inspection]
 ) -> ModelSet:
-    """Connect the models."""
+    """Connect the models, unless a script does."""
+    if spec.pipeline is not None:
+        return ModelSet({name: Part(path) for name, path in paths.items()})
     try:
         return connect(paths, inspections, spec.connections)
     except FieldError as error:

@@ -15,12 +15,11 @@ from autoopt.json_codec import JsonValue
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, WORK
 from autoopt.measure.two_ratios import CONTENTION, TwoRatios, error_of
 from autoopt.metrics import (
-    FIRST_TOKEN,
+    GENERATION,
     MEDIAN_LATENCY,
     NORMAL,
     PER_INFERENCE,
     STEADY_STATE,
-    TOKEN_RATE,
     Estimate,
     Objective,
 )
@@ -90,11 +89,11 @@ class Evidence:
         records = self.records(candidate)
         if not records:
             return 0.0
-        both = TwoRatios.of(records[-1].details)
+        details, ratio = _details_of(records[-1], metric), records[-1].ratios.get(metric)
+        both = TwoRatios.of(details)
         if both is not None:
             return both.difference if both.disturbance or both.has_free_cores else 0.0
-        ratio = records[-1].ratios.get(metric)
-        return 0.0 if ratio is None else _contention_error(records[-1].details, ratio)
+        return 0.0 if ratio is None else _contention_error(details, ratio)
 
     def equals_source(self, candidate: str) -> bool:
         """True if the runtime executes the source's graph for the candidate: its ratio is 1 by construction."""
@@ -344,14 +343,14 @@ def _observations_of_all(candidate: str, records: Sequence[EvaluationRecord], me
 
 def _two_ratios(record: EvaluationRecord, metric: str) -> TwoRatios | None:
     """The ratios by the clock and on one thread of a measurement; None if there was no need for the second."""
-    if metric not in (MEDIAN_LATENCY, FIRST_TOKEN, TOKEN_RATE):
+    if metric not in (MEDIAN_LATENCY, *GENERATION):
         return None
     return TwoRatios.of(_details_of(record, metric))
 
 
 def _details_of(record: EvaluationRecord, metric: str) -> Mapping[str, Any]:
-    """The details of how a metric was measured; the steps of a generation have their own."""
-    return record.details.get(TOKEN_RATE, {}) if metric == TOKEN_RATE else record.details
+    """The details of how a metric was measured: the steps of a generation have their own, and the prompt of a set."""
+    return record.details.get(metric, record.details) if metric in GENERATION else record.details
 
 
 def _contention_error(details: Mapping[str, Any], ratio: Estimate) -> float:

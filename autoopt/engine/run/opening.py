@@ -55,6 +55,9 @@ def open_session(
     The session does not close the resources. `began` is the start of the command on `time.monotonic`; `parent` is the
     run over several targets or models that this run is a part of.
     """
+    if not problem.plan.searched:
+        where = problem.model if problem.plan.decisions else problem.spec.source.file
+        raise InputError(f"every chain is pruned ({problem.why_pruned})", where=where)
     store = resources.store
     repeats_failures = False
     if request.is_retry:
@@ -270,9 +273,6 @@ def _record(request: RunRequest, problem: Problem, parent: RunRecord | None, fin
 
 def _study(problem: Problem, cost: Cost) -> Study:
     chains = problem.plan.searched
-    if not chains:
-        where = problem.model if problem.plan.decisions else problem.spec.source.file
-        raise InputError(f"every chain is pruned ({problem.why_pruned})", where=where)
     apart: set[str] = set()
     if problem.unverified:
         apart.update(chain.id for chain in chains.values() if chain.lossy)

@@ -1,17 +1,25 @@
-"""Everything that an exported package holds."""
+"""Everything that an exported package holds, and its recipe: how the model was made, so that it can be made again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from autoopt.json_codec import JsonObject, from_json
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.model.candidate import Candidate
+from autoopt.model.files import digest_file
+from autoopt.model.model_file import graph_digest
 from autoopt.model.model_set import ModelSet
 from autoopt.model.session import session_document
+from autoopt.passes.request import PassStep
+from autoopt.problem.environment import environment
 from autoopt.results import ModelResult, RunResult
-from autoopt.store import RunRecord, Store
+from autoopt.store import PassRunRecord, RunRecord, Store
+from autoopt.store.records import IMPLEMENTATION
 from autoopt.target import Target
 from autoopt.workers.gate import FOREVER
 
@@ -87,3 +95,78 @@ class SetPackage:
             package = Package(store.runs.get(part.result.run), part.result, part.model)
             parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run, patience=whole.patience)
         return SetPackage(whole, ModelSet.read(store.artifacts.path(whole.model.artifact)), parts)
+
+
+SPECIALIZE: Final = "specialize_inputs"
+"""The pass that narrows the inputs to what the data use."""
+RECIPE: Final = 1
+"""Version of the recipe's format."""
+_STEP_FIELDS: Final = ("pass", "params", "output", IMPLEMENTATION)
+
+
+def steps_of(store: Store, package: Package) -> tuple[PassRunRecord, ...]:
+    """The pass runs from the source to the model; empty for the source itself."""
+    if package.model.candidate.key == Candidate(package.run.model).key:
+        return ()
+    return store.lineage.trace(package.model.candidate).steps
+
+
+def narrowed_inputs(steps: Sequence[PassRunRecord | PassStep]) -> dict[str, JsonValue]:
+    """The inputs of the source that a model takes for granted, as `session.json` gives them; empty without any.
+
+    `steps` are the lineage of the model, as in a recipe.
+    """
+    values: dict[str, JsonValue] = {}
+    shapes: dict[str, JsonValue] = {}
+    for step in steps:
+        if step.pass_name == SPECIALIZE:
+            params: Mapping[str, Any] = step.params
+            values.update(params.get("values", {}))
+            shapes.update(params.get("shapes", {}))
+    if not values and not shapes:
+        return {}
+    return {"narrowed_inputs": {"values": values, "shapes": shapes}}
+
+
+def with_digest(recipe: Mapping[str, object]) -> dict[str, object]:
+    """A recipe with the SHA-256 of its other fields, so that an edit is noticed."""
+    content = {name: value for name, value in recipe.items() if name != "digest"}
+    plain = json.dumps(content, sort_keys=True)
+    return {**content, "digest": hashlib.sha256(plain.encode()).hexdigest()}
+
+
+def recipe_of(
+    store: Store, package: Package, steps: Sequence[PassRunRecord], runtime: Mapping[str, str]
+) -> dict[str, object]:
+    """The recipe of a package, without its digest. `runtime` has the versions of onnxruntime and numpy."""
+    model = package.model
+    documents = [step.to_json() for step in steps]
+    # The user's file, and the store's copy of it.
+    copy = store.artifacts.path(package.run.model)
+    source_files = [{"path": str(copy.absolute()), "sha256": digest_file(copy)}]
+    if package.source_path.endswith((".onnx", ".ort")) and "://" not in package.source_path:
+        source_files.insert(0, {"path": package.source_path, "sha256": graph_digest(copy)})
+    return {
+        "recipe": RECIPE,
+        "run": package.run.id,
+        "source": package.run.model,
+        "source_files": source_files,
+        "source_session": package.source_session,
+        "result": model.artifact,
+        "chain": model.short_chain,
+        "steps": [{name: document[name] for name in _STEP_FIELDS if name in document} for document in documents],
+        **package.replay_environment,
+        "session_options": dict(model.session_options),
+        "target": package.target.content,
+        "affinity": list(package.measurement.affinity),
+        "objectives": to_json(package.result.objectives),
+        **figures_of(model),
+        "runtime": dict(runtime),
+        "environment": dict(environment()),
+    }
+
+
+def figures_of(model: ModelResult) -> dict[str, object]:
+    """The recorded measurement with which `run.py` compares its own."""
+    round_ratios = to_json(model.measured.round_ratios)
+    return {"metrics": dict(model.metrics), "ratios": to_json(model.ratios), "round_ratios": round_ratios}

@@ -14,12 +14,11 @@ from typing import Any
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.run.early_warnings import script_bug, source_failure, without_labels
 from autoopt.engine.run.executor import Executor, InlineExecutor
-from autoopt.engine.run.export import export_best
-from autoopt.engine.run.interim_package import InterimPackage
+from autoopt.engine.run.export import InterimPackage, export_best
 from autoopt.engine.run.loop import Confirmation, MeasuredSource, SearchLoop
+from autoopt.engine.run.package import SPECIALIZE
 from autoopt.engine.run.race import Decision, measure_exactly, search_deadline
 from autoopt.engine.run.ranking import Ranking
-from autoopt.engine.run.recipe_file import SPECIALIZE
 from autoopt.engine.run.select import (
     distinct_feasible,
     explain_nearest,
@@ -41,7 +40,7 @@ from autoopt.observer import Observer
 from autoopt.option_names import option
 from autoopt.outcome import Outcome
 from autoopt.report.words.formatting import plural
-from autoopt.results import Baseline, ModelResult, Note, NoteKind, RunResult, Trial
+from autoopt.results import ModelResult, Note, NoteKind, RunResult, Trial
 from autoopt.results.run import SearchEnd
 from autoopt.search.study import Study
 from autoopt.store import RunRecord
@@ -398,7 +397,7 @@ class Session:
         return RunResult(
             run=self.ctx.run,
             status=status,
-            baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
+            baseline=source.as_source,
             best=best,
             best_lossy=self._best_lossy(trials, ranking),
             front=tuple(replace(ranking, lossy=None).front(trials)),

@@ -21,7 +21,7 @@ from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.run_page import html_report
 from autoopt.results import RunResult, Trial
 from autoopt.results.figures import first_objective, kind
-from autoopt.results.measurement import OperatorTimes
+from autoopt.results.model import OperatorTimes
 from autoopt.store import RunRecord, Store
 from autoopt.store.finished import finished_trials
 from autoopt.target import Target

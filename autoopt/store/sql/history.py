@@ -6,7 +6,7 @@ import uuid
 
 from sqlalchemy import Table, delete, select
 
-from autoopt.results.release import Release
+from autoopt.results.sweep import Release
 from autoopt.store import codec
 from autoopt.store.records import DeathRecord, ReleaseRecord
 from autoopt.store.sql import tables

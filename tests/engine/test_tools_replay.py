@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
-from autoopt.engine.run.recipe_file import RECIPE, with_digest
-from autoopt.engine.tools.maintenance import replay, verify_store
+from autoopt.engine.run.package import RECIPE, with_digest
+from autoopt.engine.tools.replay import replay, verify_store
 from autoopt.errors import InputError
 from autoopt.model.files import digest_file
 from autoopt.store import open_store

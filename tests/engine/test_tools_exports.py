@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine.tools.exports.content import parts_of
+from autoopt.engine.tools.exports import parts_of
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult, Trial
-from autoopt.results.run import TargetResult
+from autoopt.results.run import PartResult
 from autoopt.store import PassRunRecord, RunRecord, Store, open_store
 
 CHAIN = "c" * 8
@@ -68,7 +68,7 @@ def tried(store: Store, run: RunRecord, number: int, *steps: PassRunRecord, **fi
     store.trials.finish(trial)
 
 
-def ended(store: Store, run: RunRecord, *targets: TargetResult) -> RunRecord:
+def ended(store: Store, run: RunRecord, *targets: PartResult) -> RunRecord:
     store.runs.finish(run.id, "finished", RunResult(run.id, "finished", targets=targets).to_json())
     return store.runs.get(run.id)
 
@@ -95,7 +95,7 @@ def test_targets_are_parts_with_their_own_runs(store: Store) -> None:
     for name, run in parts.items():
         tried(store, run, 0, passed(store, run, "quant", Outcome.OK))
         ended(store, run)
-        targets.append(TargetResult(name, {}, RunResult(run.id, "finished")))
+        targets.append(PartResult(name, RunResult(run.id, "finished"), {}))
     found = parts_of(store, ended(store, whole, *targets))
     assert {part.name: part.record.id for part in found} == {
         f"{whole.name}-{name}": run.id for name, run in parts.items()

@@ -1,33 +1,98 @@
-"""Runs as MLflow runs, with a nested run for each trial, and released models in its registry."""
+"""Runs and releases in the form of other tools: Optuna, MLflow, object stores.
+
+In an object store or another remote file system, `URL/NUMBER/` holds the package of each release, and
+`URL/current.json`, one small object, names the one in use.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.run.export import export_to
 from autoopt.engine.run.package import Package
-from autoopt.engine.tools.exports.content import ExportedRun, parts_of
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line
-from autoopt.model.fetch import shown_source
-from autoopt.model.files import MODEL
+from autoopt.json_codec import JsonValue, to_json
+from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Direction, Objective
+from autoopt.model.fetch import RemoteFolder, shown_source
+from autoopt.model.files import MODEL, files_in
+
 from autoopt.outcome import Outcome
 from autoopt.report.words.verdict import verdict
-from autoopt.results import Trial
-from autoopt.results.release import Release
+from autoopt.results import RunResult, Trial
+from autoopt.results.sweep import Release
 from autoopt.results.trial import flat_params
 from autoopt.settings import redacted
 from autoopt.store import RunRecord, Store
+from autoopt.store.finished import finished_trials, result_of
 from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """A run, or the part of one for one of several targets or models."""
+
+    name: str
+    """Name of the DAG, with the target's or model's name if there are several."""
+    record: RunRecord
+    result: RunResult
+    trials: tuple[Trial, ...]
+
+
+def parts_of(store: Store, record: RunRecord) -> list[ExportedRun]:
+    """Collect a run, or each of its parts.
+
+    Raises:
+        InputError: the run has no trial yet.
+    """
+    result = result_of(record)
+    parts = list(_searches(store, record.name, record, result))
+    if not any(part.trials for part in parts):
+        raise InputError("has no trial in the store", where=f"run {record.id}")
+    return parts
+
+
+def _searches(store: Store, name: str, record: RunRecord, result: RunResult) -> Iterator[ExportedRun]:
+    """Yield a run without parts, or those of its parts: a target may have a model set."""
+    named = {target.name: target.result for target in result.targets}
+    named |= {part.name: part.result for part in result.parts}
+    for part, found in named.items():
+        yield from _searches(store, f"{name}-{part}", store.runs.get(found.run), found)
+    if not named:
+        yield ExportedRun(name, record, result, tuple(finished_trials(store, record.id)))
+
+
+def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
+    """Write a run into an SQLite file that Optuna and optuna-dashboard read; return the names of the studies.
+
+    Raises:
+        InputError: the run has no trial yet, or the file cannot be written.
+    """
+    from autoopt.search.optuna_study.export import ExportedStudy, write_studies
+
+    studies = []
+    for part in parts_of(store, record):
+        columns: dict[str, Direction] = {}
+        for objective in part.result.objectives or [Objective(MEDIAN_LATENCY, "minimize")]:
+            # The paired ratio, if the metric drifts with the machine's pace.
+            is_paired = objective.metric in STEADY_STATE and any(objective.metric in t.ratios for t in part.trials)
+            columns[f"{objective.metric}_ratio" if is_paired else objective.metric] = objective.goal
+        attributes: dict[str, JsonValue] = {"run": part.record.id, "source": to_json(part.result.baseline.metrics)}
+        if part.result.best is not None:
+            attributes["best"] = part.result.best.chain
+        studies.append(ExportedStudy(f"{part.name}-{part.record.id}", columns, part.trials, attributes))
+    write_studies(file, studies)
+    return [study.name for study in studies]
 
 
 RUN_TAG: Final = "autoopt.run"
@@ -171,7 +236,7 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def add(folder: Path, release: Release, name: str) -> Callable[[], None]:
+def register(folder: Path, release: Release, name: str) -> Callable[[], None]:
     """Register a package as a version of the model `name`, unless it is one; return the call that sets the alias.
 
     An `MLmodel` file with the flavor onnx is added to the package. MLFLOW_TRACKING_URI and MLFLOW_REGISTRY_URI say
@@ -218,3 +283,45 @@ def _register(client: MlflowClient, folder: Path, release: Release, name: str) -
     description = f"{release.model.short_chain}, promoted by {release.by}"
     version = client.create_model_version(name, source, run.run_id, tags, description=description)
     return str(version.version)
+
+
+CURRENT: Final = "current.json"
+
+
+def publish(folder: Path, release: Release, place: str, document: Mapping[str, object]) -> Callable[[], None]:
+    """Copy a package to `PLACE/NUMBER`, unless it is there; return the call that makes it the current one.
+
+    `document` is `release.json` of the package. It is copied last, so that it stands for a complete copy.
+
+    Raises:
+        InputError: there is no such file system, or the number is that of another model's release.
+        SystemFailure: it cannot be written.
+    """
+    remote = RemoteFolder(place, "cannot publish there")
+    target = remote.root / str(release.number)
+    with remote.failures("cannot publish there"):
+        existing = _read(remote, target / "release.json")
+        if existing is None:
+            files = files_in(folder)
+            for name in sorted(files, key=lambda name: name == "release.json"):
+                remote.put(files[name], target / name)
+    if existing is not None and any(existing.get(name) != document[name] for name in ("zoo", "model", "artifact")):
+        where = f"{remote.safe_url}/{release.number}"
+        raise InputError(f"is not release {release.name}", where=where, remedy="name another place with --to")
+
+    def switch() -> None:
+        text = json.dumps({**document, "folder": str(release.number)}, indent=2) + "\n"
+        with remote.failures("cannot publish there"):
+            remote.system.pipe_file(str(remote.root / CURRENT), text.encode())
+
+    return switch
+
+
+def _read(remote: RemoteFolder, file: PurePosixPath) -> Mapping[str, object] | None:
+    """A JSON file there; None without one."""
+    if not remote.system.exists(str(file)):
+        return None
+    document = json.loads(remote.system.cat_file(str(file)))
+    if isinstance(document, dict):
+        return document
+    return {}

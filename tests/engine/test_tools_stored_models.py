@@ -9,9 +9,9 @@ import pytest
 from simulation import Simulation, failing, faster
 
 from autoopt.engine.run.session import search_inline
-from autoopt.engine.tools.measured_model import package_of, target_of
+from autoopt.engine.tools.stored_models import package_of, target_of
 from autoopt.errors import InputError
-from autoopt.results import ChosenTarget, ModelResult, RunResult, TargetResult
+from autoopt.results import ChosenTarget, ModelResult, PartResult, RunResult
 from autoopt.store import RunRecord, Store
 
 DAG = {
@@ -98,7 +98,7 @@ def targets(run: tuple[Store, RunRecord]) -> tuple[Store, dict[str, RunRecord]]:
     two = finished(store, record.model, RunResult("", "finished", best=best), "two")
     entries = []
     for name, part in (("one", one), ("two", two)):
-        entries.append(TargetResult(name, {}, RunResult.from_json(part.result or {})))
+        entries.append(PartResult(name, RunResult.from_json(part.result or {}), {}))
     chosen = ChosenTarget("two", {"two": best})
     whole = RunResult("", "finished", best=best, targets=tuple(entries), choice=chosen)
     return store, {"one": one, "two": two, "whole": finished(store, record.model, whole, "whole")}

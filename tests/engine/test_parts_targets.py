@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from autoopt.engine.parts.target_choice import fastest_target, time_in_sittings
+from autoopt.engine.parts.targets import fastest_target, time_in_sittings
 from autoopt.errors import InputError, TimeUp
 from autoopt.measure.intervals.replicas import FEW, over_stretches
 from autoopt.measure.latency.timer import Block, Replica, Subject, WarmUp
