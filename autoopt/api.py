@@ -129,16 +129,11 @@ def run(
     source = None if model is None else model_file(model, folder)
     graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
     given: dict[str, Any] = {name: value for name, value in options.items() if name in READING_OPTIONS}
-    reading = Reading(**given)
-    if data is None and reading.image_size is not None and names_model(graph):
-        fields["measurement"] = {**options.get("measurement", {}), "image_size": list(reading.image_size)}
-        reading = replace(reading, image_size=None)  # the size of generated images
-    calibration = fields.pop("calibration", None)
-    evaluation, other = reading.configs(
-        None if data is None else data_file(data, folder),
-        None if calibration is None else data_file(calibration, folder),
-        source or graph,
-    )
+    if data is None and given.get("image_size") is not None and names_model(graph):
+        # The size of generated images.
+        fields["measurement"] = {**options.get("measurement", {}), "image_size": list(given.pop("image_size"))}
+    calibration = _data_of(fields.pop("calibration", None), folder)
+    evaluation, other = Reading(**given).configs(_data_of(data, folder), calibration, source or graph)
     if listener is not None:
         fields["observer"] = CallbackObserver(listener)
     with ExitStack() as stack:
@@ -148,6 +143,11 @@ def run(
         request = RunRequest(graph, model=source, data=evaluation, calibration=other, out=to)
         result = execute(replace(request, **fields), engine)
         return Run.of(result, home, db_url, request.out)
+
+
+def _data_of(data: Data | None, folder: Path) -> object:
+    """The data as a request takes them; arrays in memory are written to a file in `folder`."""
+    return None if data is None else data_file(data, folder)
 
 
 def _request_fields(options: RunOptions) -> dict[str, Any]:

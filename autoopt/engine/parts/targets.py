@@ -86,18 +86,14 @@ class Targets(RunOfParts):
             self._measure_in_pool(pool, ended, deadline)
         chosen, baseline, notes = choose_target(self.parts, deadline)
         result, first = self.joined([part.searched for part in ended]), ended[0].searched
-        warnings: list[str] = []
-        for part in ended:
-            notes += [f"{part.name}: {note}" for note in part.searched.notes]
-            warnings += [f"{part.name}: {warning}" for warning in part.searched.warnings]
         best = chosen.models.get(chosen.name, first.best)
         return replace(
             result,
             status=first.status if best is None else "finished",
             baseline=baseline,
             best=best,
-            notes=(*result.notes, *notes),
-            warnings=tuple(warnings),
+            notes=(*result.notes, *notes, *_named(ended, lambda search: search.notes)),
+            warnings=tuple(_named(ended, lambda search: search.warnings)),
             targets=tuple(PartResult(part.name, part.searched, _settings_of(part)) for part in ended),
             choice=chosen,
         )
@@ -163,6 +159,11 @@ class Targets(RunOfParts):
         own = pool.searched.best
         if measured is not None and (own is None or own.candidate.key != measured.candidate.key):
             pool.result = replace(pool.searched, best=replace(measured, trial=None))
+
+
+def _named(parts: Sequence[PoolPart], texts_of: Callable[[RunResult], Sequence[str]]) -> list[str]:
+    """Texts of the searches of targets, each with the target's name."""
+    return [f"{part.name}: {text}" for part in parts for text in texts_of(part.searched)]
 
 
 def _settings_of(part: PoolPart) -> dict[str, object]:
@@ -241,8 +242,17 @@ def _timed(
         best = bests[part.name]
         request = replace(_request(part, best.candidate), source=None, metrics=(MEDIAN_LATENCY,))
         found = estimates(request, comparison, load.contention)
-        models[part.name] = _as_timed(part.name, best, found, comparison.unit_logs())
-        source = found.source_metrics
+        latency, source = found.metrics[MEDIAN_LATENCY], found.source_metrics
+        ratio = over_stretches(found.ratios[MEDIAN_LATENCY], comparison.unit_logs())
+        # The other ratios of its speed and memory are to the source on its own target.
+        kept = {metric: value for metric, value in best.ratios.items() if kind(metric) not in ("latency", "memory")}
+        models[part.name] = replace(
+            best,
+            chain=f"{best.chain} on {part.name}" if best.is_source else best.chain,
+            metrics={**best.metrics, MEDIAN_LATENCY: latency.value},
+            intervals={**best.intervals, MEDIAN_LATENCY: latency},
+            ratios={**kept, MEDIAN_LATENCY: ratio},
+        )
     return models, dict(zip(models, comparisons, strict=True)), source
 
 
@@ -325,22 +335,6 @@ def _request(part: Part, candidate: Candidate) -> MeasureRequest:
     return request_to_meter(ctx, next(meter_runs(ctx, candidate, options)))
 
 
-def _as_timed(name: str, best: ModelResult, found: Estimates, sittings: Sequence[float]) -> ModelResult:
-    """The best model of a target with its latency and ratio beside the source model on the first target.
-
-    The other ratios of its speed and memory are to the source on its own target, and left out.
-    """
-    latency, ratio = found.metrics[MEDIAN_LATENCY], over_stretches(found.ratios[MEDIAN_LATENCY], sittings)
-    kept = {metric: value for metric, value in best.ratios.items() if kind(metric) not in ("latency", "memory")}
-    return replace(
-        best,
-        chain=f"{best.chain} on {name}" if best.is_source else best.chain,
-        metrics={**best.metrics, MEDIAN_LATENCY: latency.value},
-        intervals={**best.intervals, MEDIAN_LATENCY: latency},
-        ratios={**kept, MEDIAN_LATENCY: ratio},
-    )
-
-
 def fastest_target(
     first: str, models: Mapping[str, ModelResult], comparisons: Mapping[str, Comparison]
 ) -> tuple[str, list[str]]:
@@ -353,20 +347,17 @@ def fastest_target(
             break
         ratio = ratios[name]
         if first in gaining:
-            both = _compared(comparisons[name], comparisons[first])
+            one, other = comparisons[name], comparisons[first]
+            pairs = []
+            for pair, beside in zip(one.pairs, other.pairs, strict=True):  # timed in the same rounds
+                as_source = Pair(beside.replica, beside.candidate, 1.0, beside.disturbed, beside.preempted)
+                pairs.append(pair.beside(as_source))
+            both = Comparison(one.candidate, other.candidate, one.replicas, one.seed, pairs)
             ratio = over_stretches(both.estimate(), both.unit_logs())
         if ratio.widened(RACE.room).is_gain("minimize"):
             return name, notes
         notes.append(f"{name} is not certainly faster than {first}, which you have now")
     return first, notes
-
-
-def _compared(one: Comparison, other: Comparison) -> Comparison:
-    """Two candidates that were timed in the same rounds, compared with each other."""
-    pairs = []
-    for pair, beside in zip(one.pairs, other.pairs, strict=True):
-        pairs.append(pair.beside(Pair(beside.replica, beside.candidate, 1.0, beside.disturbed, beside.preempted)))
-    return Comparison(one.candidate, other.candidate, one.replicas, one.seed, pairs)
 
 
 class DeployedModel(Subject):

@@ -152,8 +152,12 @@ class SearchLoop:
                 return
             self._next = None
             # A trial beside others may only use the search's own time: one of them may find the first gain meanwhile,
-            # and then the rest of the run's time is for deciding.
-            until = self.until if window else self._end_of_lone_trial()
+            # and then the rest of the run's time is for deciding. The last one may use part of that: a candidate that
+            # is nearly measured may be the best.
+            until, end = self.until, self.ctx.attempt.deadline
+            if not window:
+                until = self._deadline()
+                until += RACE.overrun * max(0.0, end - until) if math.isfinite(end) else 0.0
             window.append((proposal, self._submit(executor, proposal, until)))
 
     def _has_time_for(self, proposal: Proposal) -> bool:
@@ -192,16 +196,6 @@ class SearchLoop:
             return True
         ratio = self.incumbent()
         return ratio is not None and ratio < 1
-
-    def _end_of_lone_trial(self) -> float:
-        """The time at which a trial with no other beside it is cut off.
-
-        The last one may use part of the time for deciding: a candidate that is nearly measured may be the best.
-        """
-        until = self._deadline()
-        if math.isfinite(self.ctx.attempt.deadline):
-            until += RACE.overrun * max(0.0, self.ctx.attempt.deadline - until)
-        return until
 
     def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[Trial]:
         """Store a trial and hand it to the executor.

@@ -55,13 +55,9 @@ def open_session(
     The session does not close the resources. `began` is the start of the command on `time.monotonic`; `parent` is the
     run over several targets or models that this run is a part of.
     """
-    if not problem.plan.searched:
-        where = problem.model if problem.plan.decisions else problem.spec.source.file
-        raise InputError(f"every chain is pruned ({problem.why_pruned})", where=where)
+    _refuse_pruned(problem)
     store = resources.store
-    repeats_failures = False
-    if request.is_retry:
-        request, repeats_failures = _continuing(request, problem.identity, store)
+    request, repeats_failures = _continuing(request, problem.identity, store)
     finished = _finished_run(store, request, problem.identity)
     if finished is not None and request.accepts_answer and is_complete(finished.result):
         attempt = make_attempt(request, problem, finished.id, began)
@@ -87,12 +83,21 @@ def open_session(
     return session
 
 
+def _refuse_pruned(problem: Problem) -> None:
+    """Refuse a problem without a chain to search, before there is a run of it."""
+    if not problem.plan.searched:
+        where = problem.model if problem.plan.decisions else problem.spec.source.file
+        raise InputError(f"every chain is pruned ({problem.why_pruned})", where=where)
+
+
 def _continuing(request: RunRequest, identity: str, store: Store) -> tuple[RunRequest, bool]:
-    """The request to continue the identical finished run with its failed trials, or the one that was cancelled last.
+    """The request of a retry to continue the identical finished run with its failed trials, or the last cancelled one.
 
     Returns:
         The request, unchanged without such a run, and whether failed trials are open again.
     """
+    if not request.is_retry:
+        return request, False
     finished = store.runs.latest_finished(identity)
     if finished is None:
         cancelled = list(store.runs.all(status="cancelled", identity=identity))

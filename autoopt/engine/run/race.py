@@ -107,11 +107,7 @@ class Race:
         distinct: dict[str, Trial] = {}
         for trial in (leader, *rivals):
             distinct.setdefault(self.evidence.subject(trial.model_key), trial)
-        contenders = list(distinct.values())[: RACE.most_rivals]
-        sizes = [trial.metrics["size"].value if "size" in trial.metrics else 0.0 for trial in contenders]
-        while len(contenders) > 2 and sum(sizes[: len(contenders)]) > RACE.most_bytes:
-            contenders.pop()
-        return contenders
+        return _of_one_round(list(distinct.values()))
 
     def _other_than_source(self, trials: Sequence[Trial]) -> list[Trial]:
         """The trials for which the runtime does not execute the source's graph: the others can gain nothing."""
@@ -260,6 +256,15 @@ class Decision:
         measured = [value for value in seconds if value is not None]
         expected = sum(measured) if measured else _round_seconds(self.ctx.problem, RACE.fewest_rounds, RACE.few_rivals)
         return self.ctx.attempt.deadline - min(first, expected)
+
+
+def _of_one_round(contenders: list[Trial]) -> list[Trial]:
+    """The first of these trials whose models are measured in one round: few, and small together."""
+    kept = contenders[: RACE.most_rivals]
+    sizes = [trial.metrics["size"].value if "size" in trial.metrics else 0.0 for trial in kept]
+    while len(kept) > 2 and sum(sizes[: len(kept)]) > RACE.most_bytes:
+        kept.pop()
+    return kept
 
 
 def search_deadline(ctx: RunContext) -> float:

@@ -83,14 +83,16 @@ def _note(ctx: RunContext, measurements: Measurements) -> str:
     shared = [details for details in measurements.details.values() if TWIN in details]
     if not shared:
         return ""
-    twin = shared[-1][TWIN]
     relation = "takes as long as" if shared[-1].get(OTHER_VALUES) else "runs the same graph as"
-    if twin == ctx.problem.source.key:
-        return f"{relation} the source"
-    for trial in ctx.store.trials.all(ctx.run):
-        if trial.candidate is not None and trial.candidate.key == twin:
-            return f"{relation} trial {trial.number}"
-    return f"{relation} a candidate measured before"
+    return f"{relation} {_owner_of(ctx, str(shared[-1][TWIN]))}"
+
+
+def _owner_of(ctx: RunContext, candidate: str) -> str:
+    """The model with this key in words."""
+    if candidate == ctx.problem.source.key:
+        return "the source"
+    numbers = [trial.number for trial in ctx.store.trials.all(ctx.run) if trial.model_key == candidate]
+    return f"trial {numbers[0]}" if numbers else "a candidate measured before"
 
 
 def _steps(nodes: Sequence[ChainNode], changing: Collection[str]) -> tuple[str, ...]:
@@ -143,7 +145,7 @@ def _measure_path(ctx: RunContext, progress: ChainProgress) -> tuple[Intermediat
             artifact=candidate.artifact,
             session_options=candidate.session_options,
             outcome=measurements.outcome,
-            metrics={name: estimate.value for name, estimate in measurements.metrics.items()},
+            metrics=values_of(measurements.metrics),
             ratios=measurements.ratios,
         )
         rows.append(row)

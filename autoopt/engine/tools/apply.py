@@ -27,7 +27,7 @@ from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, NAME_DA
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo, registry
 from autoopt.settings import root_of_data, settings
 from autoopt.target import ALL_THREADS, DEFAULT_EP, Accelerator
-from autoopt.workers import CallResult, WorkerPool, gated_call
+from autoopt.workers import WorkerPool, gated_call
 from autoopt.working_folder import replacing, working_folder
 
 Model = TypeVar("Model")
@@ -149,14 +149,13 @@ def apply_pass(
         info, required = _look_up(pool, name, script, options.accelerator)
         path, repairs = model, ()
         if not info.makes_model:
-            if not model.exists():
-                raise InputError("no such model file", where=str(model))
-            payload = {"source": str(model.absolute()), "dest": str(source)}
-            repairs = tuple(ask_worker(pool, ADMIT, payload, str(model), options.timeout)["repairs"])
+            repairs = _admit(pool, model, source, options)
             path = model_in(source)
         elif script is None and model.suffix == ".py":
             script = str(model.absolute())
-        _check_data(pool, path, options)
+        if options.data is not None:
+            where = options.data if isinstance(options.data, str) else "data"
+            ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(path)}, where, options.timeout)
         steps = (*(_step(before, {}) for before in required), _step(info, params or {}))
         request = PassRequest(
             model=ModelFile(str(path)),
@@ -167,13 +166,18 @@ def apply_pass(
             data_root=root_of_data(options.data_root) or "",
             user_script=script,
         )
-        reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
-        step = _step_of(name, reply)
-        if step.outcome is Outcome.UNCHANGED and not info.analysis and not info.makes_model:
-            step = replace(step, message=_reason_of_no_change(pool, info, path, options))
+        step = _run(pool, info, request, options)
         result = step.path or source
         failure = _load_failure(pool, ModelFile(str(model_in(result)), step.session_options), options)
     return AppliedPass(step, result, tuple(before.name for before in required), failure, repairs)
+
+
+def _admit(pool: WorkerPool, model: Path, folder: Path, options: PassSettings) -> tuple[str, ...]:
+    """Copy the model into `folder`; returns a few words on each fault of its file that was mended."""
+    if not model.exists():
+        raise InputError("no such model file", where=str(model))
+    payload = {"source": str(model.absolute()), "dest": str(folder)}
+    return tuple(ask_worker(pool, ADMIT, payload, str(model), options.timeout)["repairs"])
 
 
 def _load_failure(pool: WorkerPool, model: ModelFile, options: PassSettings) -> str:
@@ -184,37 +188,28 @@ def _load_failure(pool: WorkerPool, model: ModelFile, options: PassSettings) -> 
     return "" if reply.outcome.good else reply.message or str(reply.outcome)
 
 
-def _reason_of_no_change(pool: WorkerPool, info: PassInfo, model: Path, options: PassSettings) -> str:
+def _reason_of_no_change(pool: WorkerPool, info: PassInfo, model: str, options: PassSettings) -> str:
     """Say why a pass left a model as it is."""
-    inspection = Inspection.from_json(ask_worker(pool, INSPECT, {"path": str(model)}, str(model), options.timeout))
+    inspection = Inspection.from_json(ask_worker(pool, INSPECT, {"path": model}, model, options.timeout))
     missing = check_model(info, Facts(options.accelerator, inspection))
     return "nothing to do on this model as it is" if missing is None else missing.text
-
-
-def _check_data(pool: WorkerPool, model: Path, options: PassSettings) -> None:
-    """Read the data, if any.
-
-    Raises:
-        InputError: they cannot be read.
-    """
-    if options.data is None:
-        return
-    where = options.data if isinstance(options.data, str) else "data"
-    ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(model)}, where, options.timeout)
 
 
 def _step(info: PassInfo, params: JsonObject) -> PassStep:
     return PassStep(info.name, full_config(info, params), info.name)
 
 
-def _step_of(name: str, reply: CallResult) -> StepReply:
-    """Return the worker's reply for the pass; raises PassFailed if it did not succeed."""
+def _run(pool: WorkerPool, info: PassInfo, request: PassRequest, options: PassSettings) -> StepReply:
+    """Run a pass and those before it; return the reply for the pass, or raise PassFailed if it did not succeed."""
+    reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(request.steps))
     if reply.value is None:
-        raise PassFailed(name, reply.outcome, reply.message)
+        raise PassFailed(info.name, reply.outcome, reply.message)
     step = from_json(PassReply, reply.value).steps[-1]
     if not step.outcome.good:
         # The steps end at the first failure, which may be that of a required pass.
         raise PassFailed(step.pass_name, step.outcome, step.message)
+    if step.outcome is Outcome.UNCHANGED and not info.analysis and not info.makes_model:
+        return replace(step, message=_reason_of_no_change(pool, info, request.model.path, options))
     return step
 
 

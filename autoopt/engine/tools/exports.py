@@ -178,16 +178,20 @@ def _log_part(client: MlflowClient, experiment: str, store: Store, part: Exporte
     start = _milliseconds(part.record.created)
     run: str = client.create_run(experiment, start, tags, part.name).info.run_id
     best = part.result.best
-    figures = {f"source_{name}": value for name, value in part.result.baseline.metrics.items()}
+    figures, params = {f"source_{name}": value for name, value in part.result.baseline.metrics.items()}, {}
     if best is not None:
         figures |= best.metrics
         figures |= {f"{name}_ratio": ratio.value for name, ratio in best.ratios.items()}
-        _log(client, run, {"chain": best.chain, **flat_params(best.point)}, figures, start)
-    else:
-        _log(client, run, {}, figures, start)
+        params = {"chain": best.chain, **flat_params(best.point)}
+    _log(client, run, params, figures, start)
     for trial in part.trials:
         _log_trial(client, experiment, run, part, trial)
-    _log_artifacts(client, run, store, part)
+    client.log_dict(run, part.result.to_json(), "result.json")
+    client.log_text(run, run_report(store, part.record, part.result), "report.html")
+    if best is not None:
+        with working_folder() as folder:
+            export_to(store, Package(part.record, part.result, best), folder / "package")
+            client.log_artifacts(run, str(folder / "package"), "package")
     client.set_terminated(run, end_time=_milliseconds(part.record.finished or part.record.created))
     return run
 
@@ -219,17 +223,6 @@ def _log(client: MlflowClient, run: str, params: Mapping[str, object], figures: 
     rows = [Param(name, str(value)) for name, value in params.items()]
     for start in range(0, len(rows), BATCH):
         client.log_batch(run, params=rows[start : start + BATCH])
-
-
-def _log_artifacts(client: MlflowClient, run: str, store: Store, part: ExportedRun) -> None:
-    """Log the result, the report and the package of the best model."""
-    client.log_dict(run, part.result.to_json(), "result.json")
-    client.log_text(run, run_report(store, part.record, part.result), "report.html")
-    if part.result.best is None:
-        return
-    with working_folder() as folder:
-        export_to(store, Package(part.record, part.result, part.result.best), folder / "package")
-        client.log_artifacts(run, str(folder / "package"), "package")
 
 
 def _milliseconds(seconds: float) -> int:

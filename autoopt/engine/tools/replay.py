@@ -228,7 +228,7 @@ def replay(
         folder = ReplayEnvironment.from_json(pool, scratch, document).make(source, steps)
         digest = digest_folder(folder)
         with writing(out), new_package(out) as new:
-            _copy_files(folder, new)
+            shutil.copytree(folder, new, copy_function=shutil.copyfile, dirs_exist_ok=True)
             session = {**content.session, **narrowed_inputs(steps)}
             (new / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
             made = {"result": digest, MODEL_FILES: list(files_in(folder)), MODEL_DIGEST: digest_file(model_in(folder))}
@@ -295,9 +295,3 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, l
         if old.get(name) != new.get(name):
             changes[name] = [old.get(name), new.get(name)]
     return changes
-
-
-def _copy_files(folder: Path, out: Path) -> None:
-    for name, file in files_in(folder).items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, out / name)

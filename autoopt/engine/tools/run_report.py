@@ -51,10 +51,7 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
     """Look up the circumstances of a run."""
     settings = record.settings or {}
     request = _section(settings, "request")
-    models = {part.name: part.model for part in result.parts}
-    if result.best is not None and not models:
-        models = {"": result.best}
-    lineages = {name: store.lineage.trace(model.candidate).to_json() for name, model in models.items()}
+    lineages = _lineages(store, result)
     accelerator = _section(_section(settings, "replay_environment"), "accelerator")
     search = _section(settings, "search")
     evaluation, calibration = _data_texts(request)
@@ -75,6 +72,14 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         sensitivity=_sensitivity(store, finished_trials(store, record.id)),
         part_trials={each.run: finished_trials(store, each.run) for each in result.part_results},
     )
+
+
+def _lineages(store: Store, result: RunResult) -> dict[str, Json]:
+    """The lineage documents of the chosen models of a set by name; that of a single best model has no name."""
+    models = {part.name: part.model for part in result.parts}
+    if result.best is not None and not models:
+        models = {"": result.best}
+    return {name: store.lineage.trace(model.candidate).to_json() for name, model in models.items()}
 
 
 def _sensitivity(store: Store, trials: Sequence[Trial]) -> Sequence[Json]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from autoopt.data.config import DataConfig
 from autoopt.engine.run.package import Package
 from autoopt.engine.run.select import recorded_model
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.rounds import MEASUREMENT
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, read_object
@@ -18,10 +19,16 @@ from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
 from autoopt.model.model_file import ModelFile
-from autoopt.results import ModelResult, PartResult, RunResult
+from autoopt.results import ModelResult, PartResult, RunResult, values_of
 from autoopt.store import RunRecord, Store
 from autoopt.store.finished import result_of
 from autoopt.workers import call_once
+
+RUNS: Final = "'autoopt runs' lists the runs"
+COMPARE_SECONDS: Final = 600.0
+"""Time limit of a comparison of two models."""
+COMPARED_ITEMS: Final = 4
+"""Items that they run on."""
 
 
 def package_of(store: Store, run: RunRecord, trial: int | None = None, target: str | None = None) -> Package:
@@ -75,9 +82,6 @@ def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -
     return model
 
 
-RUNS: Final = "'autoopt runs' lists the runs"
-
-
 def lineage_document(store: Store, what: str, target: str | None = None) -> dict[str, Any]:
     """The steps to a model: a file, an artifact, or the best one of a run or of one of its `target`s.
 
@@ -87,18 +91,18 @@ def lineage_document(store: Store, what: str, target: str | None = None) -> dict
         InputError: there is no such run, artifact or file, the store knows nothing of the file, or the run has no best
             model.
     """
-    is_file = Path(what).is_file()
-    if target is None and is_file:
+    if target is None and Path(what).is_file():
         return _document(store, _of_file(store, Path(what)))
     if target is None and what != "latest" and not store.runs.exists(what):
         if not store.artifacts.exists(what):
             raise InputError("no run or artifact of this store, and no file, has this name", where=what, remedy=RUNS)
         return _document(store, what)
     result = result_of(store.runs.get(what))
+    name = target or (result.choice and result.choice.name)
+    if name:
+        result = target_of(result, name).result
     if result.parts:
         return {"models": {part.name: _document(store, part.model.candidate) for part in result.parts}}
-    if target is not None:
-        result = target_of(result, target).result
     if result.best is None:
         raise InputError(f"run {result.run} found no model that meets the constraints")
     return _document(store, result.best.candidate)
@@ -111,16 +115,12 @@ def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
     """
     document = store.lineage.trace(model).to_json()
     for step in document.get("steps") or ():
-        ratios: dict[str, float] = {}
-        metrics: dict[str, float] = {}
-        for evaluation in store.results.evaluations_of(Candidate(step["output"], step.get("session_options") or {})):
-            if evaluation.outcome.good and MEASUREMENT not in evaluation.details:
-                ratios.update({name: ratio.value for name, ratio in evaluation.ratios.items()})
-                metrics.update({name: metric.value for name, metric in evaluation.metrics.items()})
-        if ratios:
-            step["ratios"] = ratios
-        if metrics:
-            step["metrics"] = metrics
+        evaluations = store.results.evaluations_of(Candidate(step["output"], step.get("session_options") or {}))
+        first = [each for each in evaluations if each.outcome.good and MEASUREMENT not in each.details]
+        measured = Measurements.of(first)
+        for name, values in (("ratios", values_of(measured.ratios)), ("metrics", values_of(measured.metrics))):
+            if values:
+                step[name] = values
     return document
 
 
@@ -141,11 +141,6 @@ def _of_file(store: Store, path: Path) -> Candidate | str:
     return digest
 
 
-TIMEOUT_SECONDS: Final = 600.0
-ITEMS: Final = 4
-"""Items that the models run on."""
-
-
 def compared_models(first: Path, second: Path, data: str | None) -> ModelComparison:
     """Compare a model with the one that it was made from, on a few items of the data or on generated ones.
 
@@ -161,9 +156,9 @@ def compared_models(first: Path, second: Path, data: str | None) -> ModelCompari
         candidate=ModelFile(str(second.absolute())),
         source=ModelFile(str(first.absolute())),
         data=DataConfig.parse(data) if data else None,
-        settings=MeasurementSettings(samples=ITEMS),
+        settings=MeasurementSettings(samples=COMPARED_ITEMS),
     )
-    result = call_once("autoopt.measure.layerwise:compare_models", request.to_json(), TIMEOUT_SECONDS)
+    result = call_once("autoopt.measure.layerwise:compare_models", request.to_json(), COMPARE_SECONDS)
     if result.value is None:
         places = filter(None, (str(first.absolute()), str(second.absolute()), data))
         is_named = any(place in result.message for place in places)
