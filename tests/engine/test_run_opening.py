@@ -63,12 +63,6 @@ def record(simulation: Simulation, **fields: object) -> RunRecord:
     return replace(RunRecord("", "t", "identity", simulation.candidate.artifact), **fields)  # type: ignore[arg-type]
 
 
-def test_a_new_run_is_stored(simulation: Simulation) -> None:
-    session = simulation.session()
-    stored = simulation.store.runs.get(session.ctx.run)
-    assert (stored.status, stored.name) == ("running", "source.onnx")
-
-
 def test_the_settings_of_a_run_name_what_was_asked_for(simulation: Simulation) -> None:
     settings = settings_of(RunRequest(dag=simulation.plan.spec), simulation.asked(trials=3))
     assert settings["search"]["trials"] == 3
@@ -104,13 +98,6 @@ def test_the_time_of_interrupted_attempts_counts(simulation: Simulation) -> None
     simulation.store.claims.release("run", first.ctx.run)
     again = simulation.session(search={"minutes": 10}, resume=first.ctx.run)
     assert 60.0 <= again.ctx.attempt.elapsed() < 120.0
-
-
-def test_an_identical_finished_run_answers_with_no_work(simulation: Simulation) -> None:
-    with simulation.session() as session:
-        session.execute(search_inline)
-    again = simulation.session()
-    assert again.answer.reused
 
 
 @pytest.mark.parametrize("again", ["all", "failed"])

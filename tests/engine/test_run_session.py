@@ -187,11 +187,6 @@ def test_a_machine_that_another_run_uses_leaves_the_source_as_an_undecided_answe
     assert finish(again).best.chain != "source"
 
 
-def test_an_unknown_sampler_is_refused(tmp_path: Path) -> None:
-    with pytest.raises((InputError, ValueError)):
-        simulate(tmp_path).session(search={"sampler": "no such sampler"})
-
-
 def test_all_trials_failing_is_a_note(simulation: Simulation) -> None:
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, failing)
     result = finish(simulation.session())
@@ -234,20 +229,6 @@ def test_retried_failures_of_a_joined_run_are_executed_again(simulation: Simulat
     assert again is not None
     assert joined.execute(again).outcome is Outcome.OK
     assert joined.claim_trial(chain.id) is None
-
-
-def test_export_writes_model_options_and_recipe(simulation: Simulation, tmp_path: Path) -> None:
-    with simulation.session() as session:
-        result = session.export(session.execute(search_inline), tmp_path / "out")
-    assert Path(result.best.path) == tmp_path / "out" / "model.onnx"
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
-        "README.md",
-        "model.onnx",
-        "recipe.json",
-        "requirements.txt",
-        "run.py",
-        "session.json",
-    ]
 
 
 def test_the_interim_result_of_a_running_search_is_in_the_store(simulation: Simulation) -> None:

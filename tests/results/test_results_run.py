@@ -10,12 +10,14 @@ import pytest
 
 from autoopt.json_codec import JsonTypeError
 from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.outcome import Outcome
 from autoopt.results import (
     ChosenTarget,
     MeasurementSummary,
     ModelResult,
     PartResult,
     RunResult,
+    Trial,
     WorkCounts,
     source_result,
 )
@@ -114,3 +116,13 @@ def test_an_answer_from_the_store_executes_nothing() -> None:
         assert (result.pass_runs, result.evaluations) == (WorkCounts(0, 5), WorkCounts(0, 6))
         assert result.seconds == {"total": 0.25}
     assert answer.best == BEST
+
+
+@pytest.mark.parametrize(
+    ("outcome", "violation", "feasible"),
+    [(Outcome.OK, 0.0, True), (Outcome.OK, -1.0, True), (Outcome.OK, 0.1, False), (Outcome.FAILED, -1.0, False)],
+)
+def test_a_trial_is_feasible_if_it_succeeded_within_the_constraints(
+    outcome: Outcome, violation: float, feasible: bool
+) -> None:
+    assert Trial("run", 0, "c", {}, outcome=outcome, violation=violation).feasible == feasible
