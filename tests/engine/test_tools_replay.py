@@ -1,4 +1,4 @@
-"""Lost artifacts are made again from their lineage, models from their recipe. Wrong recipes: one line with exit code 2."""
+"""Lost artifacts are made again from their lineage, models from their recipe; wrong recipes are one line, code 2."""
 
 from __future__ import annotations
 

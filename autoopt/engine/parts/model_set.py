@@ -52,7 +52,7 @@ class ModelSetRun(RunOfParts):
         self._ctx = RunContext(self.problem.whole, self.resources, attempt)
         self._package = InterimPackage(
             self.request.out,
-            lambda _ctx, _result, _model, out: self._write_interim(self._parts_so_far(), out),
+            lambda _ctx, _result, out: self._write_interim(self._parts_so_far(), out),
             "the best models so far, which are not measured together yet",
         )
 

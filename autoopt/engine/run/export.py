@@ -55,7 +55,7 @@ from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.report.model_card import Card, SetCard, model_card, set_card
 from autoopt.report.words.formatting import short
 from autoopt.report.words.verdict import gains
-from autoopt.results import ModelResult, RunResult
+from autoopt.results import RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.tuning import RACE
 from autoopt.workers import Gate, WorkerPool, gated_call
@@ -299,13 +299,14 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     return reply
 
 
-Writer: TypeAlias = Callable[[RunContext, RunResult, ModelResult, Path], None]
+Writer: TypeAlias = Callable[[RunContext, RunResult, Path], None]
 """Writes the best model of an interim result into a folder."""
 
 
-def write_model(ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:
-    """Write the package of one model of an interim result."""
-    package = replace(Package(ctx.store.runs.get(ctx.run), result, model), scripts_may_run=True)
+def write_best(ctx: RunContext, result: RunResult, out: Path) -> None:
+    """Write the package of the best model of an interim result."""
+    assert result.better_model is not None, "only called with one"
+    package = replace(Package(ctx.store.runs.get(ctx.run), result, result.better_model), scripts_may_run=True)
     export(ctx.store, package, out, ctx.resources.pool)
 
 
@@ -315,7 +316,7 @@ class InterimPackage:
 
     out: Path | None = None
     """The output folder; None to write nothing before the end."""
-    write: Writer = write_model
+    write: Writer = write_best
     content: str = "the best model so far; a better one will replace it"
     """A description of the folder's content, for the first note about it."""
     _candidate: str = field(default="", init=False)
@@ -334,7 +335,10 @@ class InterimPackage:
         if self.out is None:
             return
         if model is None:
-            self._name_lossy(ctx, result, self.out)
+            if result.best_lossy is not None and not self._named_lossy:
+                self._named_lossy = True
+                note = f"{shown_folder(self.out)}/ gets lossless models only; {lossy_note(result)}"
+                ctx.attempt.observer.on_note(note)
             return
         if model.candidate.key == self._candidate or (clock() < self._next_time and not always):
             return
@@ -342,7 +346,8 @@ class InterimPackage:
         is_first = not self._candidate
         try:
             with notices_to(lambda _: None):  # it waits for this run's own measurements
-                self._write(ctx, result, model, self.out)
+                self.write(ctx, result, self.out)
+            self._candidate = model.candidate.key
         except InputError as error:
             ctx.attempt.observer.on_note(f"the best model so far was not written: {error}")
         else:
@@ -350,11 +355,6 @@ class InterimPackage:
                 ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ has {self.content}")
         # Waiting for a measurement to end, which is not in the CPU time, does no harm.
         self._next_time = clock() + (time.thread_time() - began) / RACE.writing_share
-
-    def _name_lossy(self, ctx: RunContext, result: RunResult, out: Path) -> None:
-        if result.best_lossy is not None and not self._named_lossy:
-            self._named_lossy = True
-            ctx.attempt.observer.on_note(f"{shown_folder(out)}/ gets lossless models only; {lossy_note(result)}")
 
     def finish(self, ctx: RunContext, result: RunResult, out: Path) -> bool:
         """Write the best model of a cancelled run to a folder and say so; false if none is better than the source.
@@ -367,15 +367,11 @@ class InterimPackage:
         if model is None:
             return False
         if out != self.out or model.candidate.key != self._candidate:
-            self._write(ctx, result, model, out)
+            self.write(ctx, result, out)
         ctx.attempt.observer.on_note(
             f"wrote the best model so far to {shown_folder(out)}/: {', '.join(gains(result, model))}"
         )
         return True
-
-    def _write(self, ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:
-        self.write(ctx, result, model, out)
-        self._candidate = model.candidate.key
 
 
 def lossy_note(result: RunResult, title: str = "best lossy model so far") -> str:

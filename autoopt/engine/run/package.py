@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
@@ -111,21 +112,21 @@ def steps_of(store: Store, package: Package) -> tuple[PassRunRecord, ...]:
     return store.lineage.trace(package.model.candidate).steps
 
 
-def narrowed_inputs(steps: Sequence[PassRunRecord | PassStep]) -> dict[str, JsonValue]:
-    """The inputs of the source that a model takes for granted, as `session.json` gives them; empty without any.
-
-    `steps` are the lineage of the model, as in a recipe.
-    """
-    values: dict[str, JsonValue] = {}
-    shapes: dict[str, JsonValue] = {}
+def narrowing_by(steps: Sequence[PassRunRecord | PassStep]) -> Narrowing:
+    """The inputs of the source that a model takes for granted; `steps` are its lineage, as in a recipe."""
+    narrowing = Narrowing()
     for step in steps:
         if step.pass_name == SPECIALIZE:
             params: Mapping[str, Any] = step.params
-            values.update(params.get("values", {}))
-            shapes.update(params.get("shapes", {}))
-    if not values and not shapes:
-        return {}
-    return {"narrowed_inputs": {"values": values, "shapes": shapes}}
+            values, shapes = params.get("values", {}), params.get("shapes", {})
+            narrowing = Narrowing({**narrowing.values, **values}, {**narrowing.shapes, **shapes})
+    return narrowing
+
+
+def narrowed_inputs(steps: Sequence[PassRunRecord | PassStep]) -> dict[str, JsonValue]:
+    """The same as an entry of `session.json`; empty without any."""
+    narrowing = narrowing_by(steps)
+    return {"narrowed_inputs": to_json(narrowing)} if narrowing else {}
 
 
 def with_digest(recipe: Mapping[str, object]) -> dict[str, object]:

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.run.early_warnings import script_bug, source_failure, without_labels
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import InterimPackage, export_best
 from autoopt.engine.run.loop import Confirmation, MeasuredSource, SearchLoop
-from autoopt.engine.run.package import SPECIALIZE
+from autoopt.engine.run.package import narrowing_by
 from autoopt.engine.run.race import Decision, measure_exactly, search_deadline
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import (
@@ -347,14 +345,10 @@ class Session:
         """A note on the inputs that the best model takes for granted."""
         if best.candidate.key == self.ctx.problem.source.key:
             return []
-        parts = []
-        for step in self.ctx.store.lineage.trace(best.candidate).steps:
-            if step.pass_name == SPECIALIZE:
-                params: Mapping[str, Any] = step.params
-                parts.append(Narrowing(params.get("values", {}), params.get("shapes", {})).text)
-        if not parts:
+        narrowing = narrowing_by(self.ctx.store.lineage.trace(best.candidate).steps)
+        if not narrowing:
             return []
-        reason = f"the best model works only where {', '.join(parts)}, as in your data"
+        reason = f"the best model works only where {narrowing.text}, as in your data"
         return [f"{reason}; {option('keep_signature', value=True)} avoids this"]
 
     def _best_lossy(self, trials: Sequence[Trial], ranking: Ranking) -> ModelResult | None:

@@ -147,7 +147,8 @@ def apply_pass(
         script = str(fetch(script, settings().home / "downloads"))
     with WorkerPool(size=1) as pool:
         info, required = _look_up(pool, name, script, options.accelerator)
-        path, repairs = model, ()
+        path = model
+        repairs: tuple[str, ...] = ()
         if not info.makes_model:
             repairs = _admit(pool, model, source, options)
             path = model_in(source)
