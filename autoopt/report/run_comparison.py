@@ -10,7 +10,7 @@ from autoopt.report.words.chains import chain_text
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.formatting import short
 from autoopt.results import RunResult
-from autoopt.results.figures import Difference, differences
+from autoopt.results.figures import Difference, metric_differences
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RunComparison:
 
 def compare(first: RunResult, second: RunResult) -> RunComparison:
     """Compare the best models of two runs."""
-    changes = differences(first, second)
+    changes = metric_differences(first, second)
     lost = first.best is not None and second.best is None
     return RunComparison(
         first=first.run,

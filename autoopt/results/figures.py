@@ -112,7 +112,7 @@ class Difference:
     """Of the second run compared with the first; `same` if their intervals overlap."""
 
 
-def differences(first: RunResult, second: RunResult) -> tuple[Difference, ...]:
+def metric_differences(first: RunResult, second: RunResult) -> tuple[Difference, ...]:
     """Compare the best models of two runs; unknown metrics are assumed to be better when lower."""
     if first.best is None and second.best is None:
         return ()

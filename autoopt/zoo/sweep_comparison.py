@@ -9,7 +9,7 @@ from typing import Final
 
 from autoopt.metrics import METRICS, Estimate, headline_metrics, is_ratio_metric
 from autoopt.results import EntryComparison, MetricChange, RunResult, SweepEntry
-from autoopt.results.figures import differences, first_objective, improvement, kind
+from autoopt.results.figures import first_objective, improvement, kind, metric_differences
 from autoopt.results.sweep import MISSING, OK
 from autoopt.tuning import CHANGES
 
@@ -112,7 +112,7 @@ def _best_changes(entry: SweepEntry, last: RunResult, result: RunResult, what: s
 
 
 def _model_changes(what: str, before: RunResult, after: RunResult) -> list[MetricChange]:
-    changed = [d for d in differences(before, after) if d.verdict in ("better", "worse")]
+    changed = [d for d in metric_differences(before, after) if d.verdict in ("better", "worse")]
     return [MetricChange(what, d.metric, d.first, d.second, d.as_ratio, d.verdict) for d in changed]
 
 
