@@ -24,6 +24,7 @@ from autoopt.engine.parts.model_set import ModelSetRun
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import recipe_in
 from autoopt.engine.run.select import UNVERIFIED
+from autoopt.engine.tools.stored_models import lineage_document
 from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.problem.goal import GoalOptions
@@ -393,5 +394,7 @@ def test_the_models_of_a_set_are_searched_on_each_target(place: Path, models: di
         assert sets == {target.result.run for target in found.targets}
         for each in sets:
             assert len(list(store.runs.all(parent=each))) == len(models)
+        for target in (None, "two"):
+            assert set(lineage_document(store, found.run, target)["models"]) == set(models)
     assert RunResult.from_json(json.loads(json.dumps(found.to_json()))).to_json() == found.to_json()
     assert run(place, models, tmp_path / "out", targets=targets, objectives=objectives).reused

@@ -70,8 +70,8 @@ def summarize(records: Sequence[EvaluationRecord]) -> Summary:
 
 def _caveats(latencies: Sequence[Details]) -> Iterator[str]:
     """Yield what a reader of the latencies should know."""
-    both = [each for each in map(TwoRatios.of, latencies) if each is not None]
-    if any(not each.has_free_cores for each in both):
+    both = list(filter(None, map(TwoRatios.of, latencies)))
+    if not all(each.has_free_cores for each in both):
         yield ONE_THREAD
     if any(each.has_free_cores and each.difference > DIFFERENT for each in both):
         yield FREE_CORES

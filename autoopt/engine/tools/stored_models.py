@@ -91,12 +91,9 @@ def lineage_document(store: Store, what: str, target: str | None = None) -> dict
         InputError: there is no such run, artifact or file, the store knows nothing of the file, or the run has no best
             model.
     """
-    if target is None and Path(what).is_file():
-        return _document(store, _of_file(store, Path(what)))
-    if target is None and what != "latest" and not store.runs.exists(what):
-        if not store.artifacts.exists(what):
-            raise InputError("no run or artifact of this store, and no file, has this name", where=what, remedy=RUNS)
-        return _document(store, what)
+    model = None if target is not None else _of_file_or_artifact(store, what)
+    if model is not None:
+        return _document(store, model)
     result = result_of(store.runs.get(what))
     name = target or (result.choice and result.choice.name)
     if name:
@@ -122,6 +119,17 @@ def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
             if values:
                 step[name] = values
     return document
+
+
+def _of_file_or_artifact(store: Store, what: str) -> Candidate | str | None:
+    """The model in a file, or an artifact by its digest; None if a run has this name."""
+    if Path(what).is_file():
+        return _of_file(store, Path(what))
+    if what == "latest" or store.runs.exists(what):
+        return None
+    if not store.artifacts.exists(what):
+        raise InputError("no run or artifact of this store, and no file, has this name", where=what, remedy=RUNS)
+    return what
 
 
 def _of_file(store: Store, path: Path) -> Candidate | str:
