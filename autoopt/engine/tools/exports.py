@@ -23,7 +23,6 @@ from autoopt.json_codec import JsonValue, to_json
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Direction, Objective
 from autoopt.model.fetch import RemoteFolder, shown_source
 from autoopt.model.files import MODEL, files_in
-
 from autoopt.outcome import Outcome
 from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult, Trial
