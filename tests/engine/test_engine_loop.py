@@ -93,6 +93,16 @@ def make_loop(
     return SearchLoop(ctx, study, lambda: MeasuredSource(baseline.metrics), until)
 
 
+def take_time(simulation: Simulation, latency: float = 7.0) -> None:
+    """Have every pass take 3 s, and its model this latency."""
+
+    def slow(model: dict[str, object], params: object) -> dict[str, object]:
+        simulation.clock.now += 3.0
+        return {**model, "latency": latency}
+
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+
+
 def test_every_chain_gets_its_trial(simulation: Simulation) -> None:
     loop = make_loop(simulation)
     trials = loop.run(AtOnce())
@@ -168,12 +178,7 @@ def test_a_number_of_trials_ends_the_search_and_is_named(simulation: Simulation)
 
 def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulation) -> None:
     loop = make_loop(simulation, until=8.0)
-
-    def slow(model: dict[str, object], params: object) -> dict[str, object]:
-        simulation.clock.now += 3.0
-        return {**model, "latency": 7.0}
-
-    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    take_time(simulation)
     assert len(loop.run(AtOnce())) == 2
     assert loop.end.text == "stopped at the time limit (--minutes)"
 
@@ -202,12 +207,7 @@ def test_the_last_trial_may_lack_time_while_nothing_is_faster(
     simulation: Simulation, latency: float, trials: int
 ) -> None:
     loop = make_loop(simulation, until=8.0, deadline=8.0)
-
-    def slow(model: dict[str, object], params: object) -> dict[str, object]:
-        simulation.clock.now += 3.0
-        return {**model, "latency": latency}
-
-    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    take_time(simulation, latency)
     assert len(loop.run(AtOnce())) == trials
 
 
@@ -216,12 +216,7 @@ def test_without_time_for_two_a_trial_gets_all_cores(simulation: Simulation, unt
     loop = make_loop(simulation, until=until, workers=2)
     counts: list[int] = []
     loop.after_trial = lambda completed: counts.append(len(simulation.store.trials.all(loop.ctx.run)))
-
-    def slow(model: dict[str, object], params: object) -> dict[str, object]:
-        simulation.clock.now += 3.0
-        return {**model, "latency": 7.0}
-
-    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    take_time(simulation)
     loop.run(AtOnce())
     assert counts == begun
 
@@ -243,12 +238,7 @@ def test_the_search_uses_all_the_time_while_nothing_is_faster(
     simulation: Simulation, workers: int, factor: float, trials: int
 ) -> None:
     loop = make_loop(simulation, until=7.0, deadline=10.0, workers=workers)
-
-    def slow(model: dict[str, object], params: object) -> dict[str, object]:
-        simulation.clock.now += 3.0
-        return {**model, "latency": 10.0 * factor}
-
-    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    take_time(simulation, 10.0 * factor)
     done = loop.run(AtOnce())
     assert [trial.outcome for trial in done] == [Outcome.OK] * trials
 

@@ -41,9 +41,17 @@ class Noise:
         return self.first.pop(name, None) or self.random.lognormvariate(0, self.spread)
 
 
-def simulate(folder: Path, ratios: tuple[float, float, float], **options: Any) -> Simulation:
-    """Three candidates with these true ratios: `fold`, `clean` and `names`."""
+def simulate(
+    folder: Path,
+    ratios: tuple[float, float, float],
+    spread: float = 0.01,
+    noise: Noise | None = None,
+    **options: Any,
+) -> Simulation:
+    """Three candidates with these true ratios, `fold`, `clean` and `names`, measured with this spread and noise."""
     simulation = Simulation(folder, dag=DAG, **{"measurement": {"rounds": 5}, **options})
+    simulation.pool.spread = spread
+    simulation.pool.noise = noise or simulation.pool.noise
     names = ("identity_elimination", "remove_unused", "name_fix")
     simulation.pool.passes = {name: faster(ratio) for name, ratio in zip(names, ratios, strict=True)}
     return simulation
@@ -70,16 +78,14 @@ def _passes(file: Mapping[str, str]) -> list[str]:
 
 
 def test_a_candidate_that_was_lucky_once_does_not_win(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.5, 0.8, 0.9))
-    simulation.pool.noise = Noise(first={"name_fix": 0.4})
+    simulation = simulate(tmp_path, (0.5, 0.8, 0.9), noise=Noise(first={"name_fix": 0.4}))
     result = finish(simulation.session())
     assert result.best.chain == "fold"
     assert result.undecided == ""
 
 
 def test_only_candidates_that_may_win_are_measured_again(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.5, 0.51, 0.9))
-    simulation.pool.spread = 0.1
+    simulation = simulate(tmp_path, (0.5, 0.51, 0.9), 0.1)
     finish(simulation.session())
     rounds = joint(simulation)[4:]  # after the baseline and three trials
     assert rounds[0] == ["identity_elimination", "remove_unused"]
@@ -89,9 +95,7 @@ def test_only_candidates_that_may_win_are_measured_again(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_plain_gain_is_found_however_noisy_the_machine_is(tmp_path: Path, seed: int) -> None:
-    simulation = simulate(tmp_path, (0.6, 0.85, 1.1))
-    simulation.pool.noise = Noise(spread=0.12, seed=seed)
-    simulation.pool.spread = 0.2
+    simulation = simulate(tmp_path, (0.6, 0.85, 1.1), 0.2, Noise(spread=0.12, seed=seed))
     result = finish(simulation.session())
     assert result.best.chain == "fold"
     ratio = result.best.ratios["latency_p50"]
@@ -100,18 +104,14 @@ def test_a_plain_gain_is_found_however_noisy_the_machine_is(tmp_path: Path, seed
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_slower_candidate_never_wins(tmp_path: Path, seed: int) -> None:
-    simulation = simulate(tmp_path, (1.05, 1.1, 1.2))
-    simulation.pool.noise = Noise(spread=0.1, seed=seed)
-    simulation.pool.spread = 0.2
+    simulation = simulate(tmp_path, (1.05, 1.1, 1.2), 0.2, Noise(spread=0.1, seed=seed))
     result = finish(simulation.session())
     assert result.best.is_source
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_where_no_candidate_promises_a_gain_the_source_is_the_answer(tmp_path: Path, seed: int) -> None:
-    simulation = simulate(tmp_path, (1.0, 1.0, 1.005))
-    simulation.pool.noise = Noise(spread=0.01, seed=seed)
-    simulation.pool.spread = 0.03
+    simulation = simulate(tmp_path, (1.0, 1.0, 1.005), 0.03, Noise(spread=0.01, seed=seed))
     result = finish(simulation.session())
     assert result.best.is_source
     assert result.undecided == ""
@@ -119,17 +119,14 @@ def test_where_no_candidate_promises_a_gain_the_source_is_the_answer(tmp_path: P
 
 
 def test_a_gain_that_a_wide_range_leaves_open_is_undecided(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (1.01, 1.02, 1.03), measurement={"rounds": 1})
-    simulation.pool.spread = 0.2
+    simulation = simulate(tmp_path, (1.01, 1.02, 1.03), 0.2, measurement={"rounds": 1})
     result = finish(simulation.session())
     assert result.best.is_source
     assert result.undecided == "no candidate's gain on the source model is certain"
 
 
 def test_no_round_starts_when_the_time_of_the_race_is_up(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), measurement={"rounds": 1})
-    simulation.pool.noise = Noise(spread=0.05, seed=1)
-    simulation.pool.spread = 0.3
+    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), 0.3, Noise(spread=0.05, seed=1), measurement={"rounds": 1})
     session = simulation.session()
     finish(session)
     measured = len(joint(simulation))
@@ -140,9 +137,7 @@ def test_no_round_starts_when_the_time_of_the_race_is_up(tmp_path: Path) -> None
 
 
 def test_the_next_run_adds_to_what_is_undecided(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), measurement={"rounds": 1})
-    simulation.pool.noise = Noise(spread=0.05, seed=1)
-    simulation.pool.spread = 0.3
+    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), 0.3, Noise(spread=0.05, seed=1), measurement={"rounds": 1})
     first = finish(simulation.session())
     assert "may be more than 2 % better" in first.undecided
     rounds = first.best.measured.rounds
@@ -158,9 +153,7 @@ def test_the_next_run_adds_to_what_is_undecided(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_interrupted_while_it_measured_on_takes_the_trials_over_again(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), measurement={"rounds": 1})
-    simulation.pool.noise = Noise(spread=0.05, seed=1)
-    simulation.pool.spread = 0.3
+    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), 0.3, Noise(spread=0.05, seed=1), measurement={"rounds": 1})
     first = finish(simulation.session())
     with simulation.session() as interrupted:
         run = interrupted.ctx.run
@@ -189,8 +182,7 @@ def test_all_candidates_are_measured_once_more_on_request(tmp_path: Path) -> Non
 
 
 def test_only_uncertain_candidates_are_measured_once_more_on_request(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.5, 0.8, 0.9))
-    simulation.pool.spread = 0.04
+    simulation = simulate(tmp_path, (0.5, 0.8, 0.9), 0.04)
     finish(simulation.session())
     measured = len(joint(simulation))
     finish(simulation.session(again="measurements"))
@@ -217,8 +209,7 @@ def test_of_equally_fast_candidates_the_better_one_wins_then_the_smaller_one(tmp
 
 def test_a_candidate_that_breaks_a_constraint_when_measured_again_does_not_win(tmp_path: Path) -> None:
     bounds = (Constraint("latency_p50", max_ratio=0.6), Constraint("accuracy", max_drop=1))
-    simulation = simulate(tmp_path, (0.5, 0.8, 0.9), constraints=bounds)
-    simulation.pool.noise = Noise(first={"remove_unused": 0.4})
+    simulation = simulate(tmp_path, (0.5, 0.8, 0.9), noise=Noise(first={"remove_unused": 0.4}), constraints=bounds)
     result = finish(simulation.session())
     assert result.best.chain == "fold"
     assert result.trial_counts["infeasible"] == 2
@@ -226,8 +217,7 @@ def test_a_candidate_that_breaks_a_constraint_when_measured_again_does_not_win(t
 
 
 def test_rivals_are_measured_alone_if_one_of_them_ends_the_joint_measurement(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.5, 0.505, 0.9))
-    simulation.pool.spread = 0.1
+    simulation = simulate(tmp_path, (0.5, 0.505, 0.9), 0.1)
     call = simulation.pool.call
 
     def fails_together(function: str, payload: dict[str, Any], *terms: Any, **named: Any) -> CallResult:
@@ -304,8 +294,7 @@ def test_a_round_is_as_brief_as_a_first_look(tmp_path: Path, setting: float, exp
 
 
 def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.5, 0.505, 0.9))
-    simulation.pool.spread = 0.05
+    simulation = simulate(tmp_path, (0.5, 0.505, 0.9), 0.05)
     call = simulation.pool.call
     interrupted = False
 
@@ -328,8 +317,7 @@ def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Pat
 
 
 def test_a_candidate_that_crashes_when_measured_again_does_not_win_and_takes_no_other_with_it(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.5, 0.51, 0.495))
-    simulation.pool.spread = 0.1
+    simulation = simulate(tmp_path, (0.5, 0.51, 0.495), 0.1)
     call = simulation.pool.call
 
     def crashes_again(function: str, payload: dict[str, Any], *terms: Any, **named: Any) -> CallResult:
@@ -370,9 +358,7 @@ def test_rivals_that_will_not_be_known_better_are_not_measured_again(tmp_path: P
 
 @pytest.mark.parametrize("seed", range(2))
 def test_equal_candidates_do_not_race_until_one_is_ahead_by_luck(tmp_path: Path, seed: int) -> None:
-    simulation = simulate(tmp_path, (0.5, 0.5, 0.5))
-    simulation.pool.noise = Noise(spread=0.06, seed=seed)
-    simulation.pool.spread = 0.1
+    simulation = simulate(tmp_path, (0.5, 0.5, 0.5), 0.1, Noise(spread=0.06, seed=seed))
     result = finish(simulation.session())
     assert len(joint(simulation)) - 4 <= 5
     assert not result.best.is_source

@@ -206,13 +206,14 @@ class Session:
                 yield replace(self.ctx.store.trials.get(run, int(original)), run=self.ctx.run, number=number)
 
     def choose_among(self, candidates: Iterable[Trial]) -> RunResult:
-        """Measure candidates of other runs on this target, and choose among them."""
+        """Measure candidates of other runs on this target until their latencies are known well; choose among them."""
         trials, end = [], SearchEnd()
         for trial in candidates:
             if self.ctx.attempt.remaining() <= 0:
                 end = SearchEnd(self.ctx.attempt.limit.text, self.ctx.attempt.limit)
                 break
-            measured = self.measure_trial(trial, self.ctx.attempt.deadline)
+            candidate, options = trial.candidate or self.ctx.problem.source, EvaluationOptions(screened=True)
+            measured = with_measurements(trial, measure_exactly(self.ctx, candidate, self.baseline().metrics, options))
             self.ctx.store.trials.finish(measured)
             trials.append(measured)
         return self._finish(trials, end)
@@ -265,17 +266,6 @@ class Session:
     def ranking(self) -> Ranking:
         """The order of this run's trials."""
         return Ranking(self.ctx, self.baseline(), self.ctx.problem.search.choose)
-
-    def measure_trial(self, trial: Trial, until: float) -> Trial:
-        """Measure the candidate of a trial, possibly another target's, on this target, until its latency is known well.
-
-        `until` is the deadline, if it is later than the run's own.
-        """
-        ctx = self.ctx.until(max(self.ctx.attempt.deadline, until))
-        candidate = trial.candidate or ctx.problem.source
-        options = EvaluationOptions(screened=True)
-        measurements = measure_exactly(ctx, candidate, self.baseline().metrics, options)
-        return with_measurements(trial, measurements)
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Export the best model as a package to the folder `out`; the returned result has its path."""
