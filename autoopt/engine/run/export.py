@@ -108,7 +108,7 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
         steps=tuple((step.pass_name, step.params) for step in steps),
         provider=package.target.execution_provider,
         has_inputs=(out / INPUTS).is_file(),
-        generated_inputs=has_generated_inputs(package),
+        generated_inputs=package.has_generated_inputs,
         environment=measured_in,
         runtime=runtime,
     )
@@ -138,7 +138,7 @@ def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | 
         runtime = _runtime(whole, _measuring_environment(store, whole))
         _write_text(folder / "requirements.txt", _requirements(runtime))
         has_inputs, generates = (folder / INPUTS).is_file(), package.description.generation is not None
-        card = SetCard(whole.result, model, has_inputs, has_generated_inputs(whole), generates)
+        card = SetCard(whole.result, model, has_inputs, whole.has_generated_inputs, generates)
         _write_text(folder / "README.md", set_card(card))
     return out / MODEL_SET
 
@@ -244,22 +244,9 @@ def _write_text(target: Path, text: str) -> None:
     target.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def _data(package: Package) -> Mapping[str, object] | None:
-    """The data that latencies were measured with; None if their inputs were generated."""
-    if "latency_data" in package.settings:
-        config: Mapping[str, object] | None = package.settings["latency_data"]
-        return config
-    return (package.settings.get("request") or {}).get("data")
-
-
-def has_generated_inputs(package: Package) -> bool:
-    """True if there were no data."""
-    return _data(package) is None or bool((package.settings.get("request") or {}).get("data_is_generated"))
-
-
 def store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | None) -> Mapping[str, Any]:
     """Store the inputs of one inference, and read the licence of the source model; nothing if that fails."""
-    loader = (_data(package) or {}).get("user_script")
+    loader = (package.data or {}).get("user_script")
     if loader and not package.scripts_may_run:
         return {}
     try:
@@ -275,11 +262,10 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     Raises:
         AutooptError: the data cannot be read, or do not fit the model.
     """
-    data = _data(package)
     script = package.replay_environment.get("user_script") if package.scripts_may_run else None
     request = MeasureRequest(
         candidate=ModelFile(str(store.artifacts.path(package.run.model))),
-        data=None if data is None else DataConfig.parse(data),
+        data=None if package.data is None else DataConfig.parse(package.data),
         target=replace(package.target, python=""),
         settings=package.measurement,
         user_script=None if script is None else str(script),
@@ -290,7 +276,7 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
         with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:
             return value_of(gated_call(workers, STORE_INPUTS, payload, patience=package.patience), str(file))
 
-    if request.user_script or not is_read_from_files(_data(package)):
+    if request.user_script or not is_read_from_files(package.data):
         return ask(path)
     request = replace(request, data_digest=request.data_key)
     content = {**request.to_json(), "candidate": package.run.model}

@@ -60,6 +60,17 @@ class Package:
         return MeasurementSettings.parse(self.settings.get("measurement") or {})
 
     @property
+    def data(self) -> Mapping[str, object] | None:
+        """The data that latencies were measured with; None if their inputs were generated."""
+        config: Mapping[str, object] | None = self.settings.get("latency_data")
+        return config
+
+    @property
+    def has_generated_inputs(self) -> bool:
+        """True if there were no data."""
+        return self.data is None or bool((self.settings.get("request") or {}).get("data_is_generated"))
+
+    @property
     def source_path(self) -> str:
         """The source model as the user named it; empty if the record does not say."""
         return str((self.settings.get("request") or {}).get("model") or "")
