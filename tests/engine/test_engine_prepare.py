@@ -98,14 +98,6 @@ def test_a_run_whose_source_is_refused_has_failed(tmp_path: Path, pool: ReadingP
     assert "in another order" in run.result["error"]
 
 
-def test_no_run_begins_where_every_chain_is_pruned(tmp_path: Path, pool: ReadingPool, model: Path) -> None:
-    dag = {"name": "d", "passes": {"rows": "conv_to_rows"}, "chains": [["rows"]]}
-    with pytest.raises(InputError, match="every chain is pruned"):
-        prepare(request(tmp_path, model, dag=dag))
-    with open_store(None, tmp_path / "home") as store:
-        assert list(store.runs.all()) == []
-
-
 def test_resources_are_closed_with_the_session(tmp_path: Path, pool: ReadingPool, model: Path) -> None:
     with prepare(request(tmp_path, model)) as session:
         scratch = session.ctx.resources.scratch
