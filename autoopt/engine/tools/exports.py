@@ -77,7 +77,7 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
     Raises:
         InputError: the run has no trial yet, or the file cannot be written.
     """
-    from autoopt.search.optuna_study.export import ExportedStudy, write_studies
+    from autoopt.search.optuna_export import ExportedStudy, write_studies
 
     studies = []
     for part in parts_of(store, record):

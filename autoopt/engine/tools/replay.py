@@ -28,7 +28,7 @@ from autoopt.problem.content_keys import Implementation
 from autoopt.problem.environment import environment
 from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, admission_seconds, ask_worker
 from autoopt.registry import registry
-from autoopt.spec.json_reader import read_json
+from autoopt.spec.reader import read_json
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
 from autoopt.target import Accelerator, Target
