@@ -168,6 +168,6 @@ def test_a_source_that_does_not_run_is_no_result_even_if_only_the_size_counts(go
 
 def test_no_run_begins_where_every_chain_is_pruned(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="every chain is pruned"):
-        go({"passes": {"rows": "conv_to_rows"}, "chains": [["rows"]]}, model=mlp_file)
+        go({**DYNAMIC, "target": {"execution_provider": "QNNExecutionProvider"}}, model=mlp_file)
     with open_store(home=tmp_path / "home") as store:
         assert list(store.runs.all()) == []
