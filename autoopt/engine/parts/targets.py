@@ -28,7 +28,7 @@ from autoopt.json_codec import from_json
 from autoopt.measure.intervals.replicas import FEW, over_stretches
 from autoopt.measure.latency.busy import Load, QuietWait
 from autoopt.measure.latency.comparison import Comparison, Pair
-from autoopt.measure.latency.estimate import Estimates, estimates
+from autoopt.measure.latency.estimate import estimates
 from autoopt.measure.latency.timer import Block, Replica, Subject, WarmUp
 from autoopt.measure.latency.timing import Measurement
 from autoopt.measure.request import MeasureRequest
