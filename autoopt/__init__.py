@@ -23,7 +23,7 @@ _EXPORTS = {
     "ConditionalDefault": "autoopt.space",
     "INVALID": "autoopt.space",
     "IGNORED": "autoopt.space",
-    "plan": "autoopt.problem.plans:make_plan",
+    "plan": "autoopt.problem.resolve:make_plan",
     "Dag": "autoopt.spec.builder",
     "run": "autoopt.api",
     "resume": "autoopt.api",

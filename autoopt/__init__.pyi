@@ -6,7 +6,7 @@ from autoopt.measure.quality.task import register_metric
 from autoopt.model.session_file import load
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.composed.sequence import Repeat, Sequence
-from autoopt.problem.plans import make_plan as plan
+from autoopt.problem.resolve import make_plan as plan
 from autoopt.registry import Minimum, Param, Unit, register
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault, Float, Integer
 from autoopt.spec.builder import Dag

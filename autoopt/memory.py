@@ -1,4 +1,9 @@
-"""Memory of this machine, and what processes use of it."""
+"""Memory of this machine, what processes use of it, and the cap on it.
+
+The cap applies to private writable memory (RLIMIT_DATA): onnxruntime and numpy reserve far more address space than they
+ever use, so a cap on address space would fail ordinary work. Shared memory is not counted by it; the pool of workers
+sees that in the resident set.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ import gc
 import os
 import resource
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _RESIDENT, _DATA = 1, 5
@@ -73,3 +79,28 @@ def _statm(process: str, column: int) -> int:
             return int(file.read().split()[column]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def oom_kills() -> int:
+    """Number of processes that the kernel has killed since it started, to free memory; 0 if unknown."""
+    with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+@contextmanager
+def memory_cap(memory: int | None) -> Iterator[None]:
+    """Limit this process, and each process it starts meanwhile, to `memory` bytes; no limit for None or 0."""
+    if not memory or sys.platform != "linux":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard >= 0:  # negative: unlimited
+        memory = min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

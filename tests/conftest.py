@@ -27,7 +27,7 @@ SLOWEST = (
     "promises/test_promises_limits.py",
     "promises/test_promises_hostile_scripts.py",
     "orchestrate/test_orchestrate_serve.py",
-    "workers/test_hosts.py",
+    "problem/test_hosts.py",
     "passes/test_torch_export.py",
     "passes/test_quantize_nncf.py",
     "orchestrate/test_orchestrate_compose.py",

@@ -14,7 +14,8 @@ import pytest
 from builders import mlp, write
 from children import HANG_SECONDS
 
-from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, LOCATE, NAME_DATA, RUNTIME
+from autoopt.problem.hosts import RUNTIME
+from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, LOCATE, NAME_DATA
 from autoopt.registry import DESCRIBE
 from autoopt.workers import WorkerPool
 from autoopt.workers.gate import machine_folder

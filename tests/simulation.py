@@ -21,8 +21,7 @@ from autoopt.engine.run.early_warnings import CHECK_SOURCE
 from autoopt.engine.run.export import STORE_INPUTS
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
-from autoopt.engine.work.attempt import Attempt
-from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.context import Attempt, RunContext
 from autoopt.json_codec import from_json, to_json
 from autoopt.measure.meters import EXECUTED_GRAPH_METER
 from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, WORK
@@ -35,9 +34,10 @@ from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.problem import reading as sources
 from autoopt.problem.goal import GoalRequest, make_goal
+from autoopt.problem.hosts import Hosts
 from autoopt.problem.problem import DataSets, DataSource, Goal, Problem
+from autoopt.problem.quarantine import Quarantine
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_hosts import Hosts
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import load_dag
 from autoopt.spec.search import SearchConfig
@@ -46,7 +46,6 @@ from autoopt.store import ModelRecord, RunRecord, open_store
 from autoopt.target import Accelerator, Target
 from autoopt.tuning import TIMING
 from autoopt.workers import CallResult, Gate, WorkerPool
-from autoopt.workers.quarantine import Deaths
 
 Model = dict[str, Any]
 """Latency in ms, size in bytes, accuracy, the names of the passes that changed it; and the executed graph, or half the
@@ -354,7 +353,7 @@ class Simulation:
         gate, scratch = self.folder / "gate", self.folder / "scratch"
         gate.mkdir(parents=True)
         scratch.mkdir()
-        self.resources = Resources(self.store, self.pool, Hosts(self.pool), Gate(gate), Deaths(), scratch)
+        self.resources = Resources(self.store, self.pool, Hosts(self.pool), Gate(gate), Quarantine(self.store), scratch)
         artifact = self.store.artifacts.put(write_model(self.source, self.folder / "source").parent)
         self.store.models.add(ModelRecord(artifact, "source"))
         self.candidate = Candidate(artifact)

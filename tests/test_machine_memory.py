@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
+import resource
 
-from autoopt.memory import data_size, free_memory, machine_memory, resident, usable_memory
-from autoopt.workers.limits import memory_cap, oom_kills
+import pytest
+
+from autoopt.memory import data_size, free_memory, machine_memory, memory_cap, oom_kills, resident, usable_memory
 
 MIB = 1 << 20
 
@@ -47,3 +49,11 @@ def test_free_memory_is_what_the_limit_leaves() -> None:
     assert less is not None
     assert 45 * MIB < left <= 50 * MIB
     assert less < left - 15 * MIB
+
+
+def test_cap_holds_within_and_not_after() -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with memory_cap(data_size() + 50 * MIB), pytest.raises(MemoryError):
+        bytearray(200 * MIB)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert len(bytearray(200 * MIB)) == 200 * MIB

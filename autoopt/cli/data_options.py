@@ -201,7 +201,7 @@ def request_of(
     Raises:
         InputError: there are no such models, or an option is malformed or does not apply.
     """
-    from autoopt.problem.model_folders import read_models
+    from autoopt.problem.load import read_models
     from autoopt.problem.run_request import RunRequest
     from autoopt.settings import settings
     from autoopt.spec.proposal_options import names_model

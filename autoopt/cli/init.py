@@ -61,7 +61,7 @@ def init(  # noqa: PLR0913  options of the command
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.model.packaged_models import is_archive
-    from autoopt.problem.plans import largest_part, propose_dag
+    from autoopt.problem.resolve import largest_part, propose_dag
 
     if examples:
         _copy_examples(model or [], out or Path("dags"), as_json)
@@ -155,7 +155,7 @@ def plan(  # noqa: PLR0913  options of the command
     """
     from autoopt.cli.logs import is_verbose
     from autoopt.dag.compiler.rendering import summary_text, tree_text
-    from autoopt.problem.plans import make_plans
+    from autoopt.problem.resolve import make_plans
 
     asked = request_of(dag, reading, data, calibration, model)
     request = replace(asked, proposal_options=proposal.options(), goal=goal.options(), data_root=data_root)

@@ -254,9 +254,9 @@ def data(
 
     The options are those of run, plan and init. Exit code 1 if the model cannot use the data.
     """
-    from autoopt.problem.probe import Probe
+    from autoopt.problem.data_check import check_sets
+    from autoopt.problem.probe import Probe, data_source
     from autoopt.problem.problem import DataSets
-    from autoopt.problem.sources import check_sets, data_source
     from autoopt.settings import settings
 
     source = data_source(reading.reading().config(path, str(model)), settings().home / "downloads", digested=False)

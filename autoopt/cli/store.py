@@ -16,7 +16,7 @@ from autoopt.cli.store_access import AllowScript, existing_store
 from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
-    from autoopt.problem.stored_quarantine import Quarantined
+    from autoopt.problem.quarantine import Quarantined
     from autoopt.store.maintenance.backup import CopyResult
     from autoopt.store.maintenance.gc import CollectionResult
     from autoopt.store.maintenance.verify import ArtifactProblem
@@ -45,8 +45,8 @@ def verify(
     Exit code 1 if an artifact is missing or damaged.
     """
     from autoopt.engine.tools.replay import verify_store
-    from autoopt.problem.stored_quarantine import lift as lift_quarantine
-    from autoopt.problem.stored_quarantine import quarantined
+    from autoopt.problem.quarantine import lift as lift_quarantine
+    from autoopt.problem.quarantine import quarantined
 
     if lift is not None:
         with existing_store() as store:
@@ -71,7 +71,7 @@ def verify(
 
 
 def _quarantine_line(item: Quarantined) -> str:
-    from autoopt.workers.quarantine import SHORT
+    from autoopt.problem.quarantine import SHORT
 
     expires = time.strftime("%Y-%m-%d", time.localtime(item.expires))
     reason = f"killed its worker {item.deaths} times, last: {item.message}"

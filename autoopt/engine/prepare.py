@@ -12,11 +12,11 @@ from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.errors import InputError, SystemFailure, TimeUp, reading
 from autoopt.option_names import option
+from autoopt.problem.load import load
 from autoopt.problem.resolve import resolve, with_machine_targets
 from autoopt.problem.resources import Resources, closed_on_error, open_resources
-from autoopt.problem.run_request import RunRequest, load
+from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
-from autoopt.spec.proposal_options import names_model
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import end_run
 from autoopt.workers import Gate
@@ -64,13 +64,13 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
 def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool) -> Prepared:
     _check_pools(request, spec)
     with closed_on_error(open_resources(request, spec)) as resources:
-        if names_model(request.dag) and request.proposal_options.takes_all_providers:
-            spec, runtimes = with_machine_targets(request, spec, resources)
-            for note in runtimes:
-                request.observer.on_note(note)
-        parts = request.parts or spec.parts
-        _check_model(request, spec)
-        parts = parts if request.model is None else {}
+        spec, runtimes = with_machine_targets(request, spec, resources)
+        for note in runtimes:
+            request.observer.on_note(note)
+        parts = request.parts_of(spec)
+        if request.model is None and spec.model is None:
+            remedy = f"give {option('model')}, or write model: in the file"
+            raise spec.error(("model",), "no model is named", remedy)
         # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
         if parts or len(spec.all_targets) > 1:
             from autoopt.engine.parts.prepare_parts import prepare_parts
@@ -109,12 +109,6 @@ def _opened_session(
         session.notes.append(warning)
         request.observer.on_note(str(warning))
     return session
-
-
-def _check_model(request: RunRequest, spec: DagSpec) -> None:
-    """Refuse a run of no model."""
-    if request.model is None and spec.model is None:
-        raise spec.error(("model",), "no model is named", f"give {option('model')}, or write model: in the file")
 
 
 def _parent(request: RunRequest, store: Store) -> RunRecord | None:

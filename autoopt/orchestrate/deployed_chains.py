@@ -29,7 +29,7 @@ from prefect.states import Cancelling
 from autoopt.engine.run.executor import Work
 from autoopt.engine.run.join import JoinedRun
 from autoopt.engine.run.session import Session
-from autoopt.engine.work.attempt import Work as CountedWork
+from autoopt.engine.work.context import Work as CountedWork
 from autoopt.errors import InputError
 from autoopt.orchestrate.executor import Job
 from autoopt.orchestrate.names import plain, tags_of

@@ -17,8 +17,9 @@ from autoopt.observer import Observer
 from autoopt.orchestrate.connection import Serving, without_userinfo
 from autoopt.orchestrate.names import Place
 from autoopt.problem.admission import ARTIFACT, admit
+from autoopt.problem.load import read, spec_of
 from autoopt.problem.resources import open_resources
-from autoopt.problem.run_request import PoolRun, RunRequest, model_name, spec_of
+from autoopt.problem.run_request import PoolRun, RunRequest, model_name
 from autoopt.results import RunResult
 from autoopt.script import is_below
 from autoopt.settings import settings
@@ -50,7 +51,7 @@ def submit(request: RunRequest) -> RunResult | None:
         SystemFailure: the flow run crashed.
         KeyboardInterrupt: the flow run was cancelled.
     """
-    spec = spec_of(request.read())
+    spec = spec_of(read(request))
     target = spec.all_targets[0]
     if len(spec.all_targets) == 1 and target.is_elsewhere(request.pool):
         return _submit_to_pool(request, spec)
@@ -114,7 +115,7 @@ def _deployment(place: Place) -> UUID | None:
 
 def _foreign_code(request: RunRequest) -> str | None:
     """A script or an interpreter that the request names and flow runs of `serve` may not run; None without any."""
-    spec = spec_of(request.read())
+    spec = spec_of(read(request))
     found: list[str] = []
 
     def note(text: str) -> str:
@@ -165,7 +166,7 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
 
 def _parameters(request: RunRequest) -> dict[str, Any]:
     """The parameters of the flow: what its form shows, and the whole request."""
-    document = {**request.to_json(), "resume": request.resume}
+    document = {**read(request).to_json(), "resume": request.resume}
     dag = request.dag
     if isinstance(dag, DagSpec):
         dag = dag.name

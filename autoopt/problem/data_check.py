@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.option_names import option
+from autoopt.problem.problem import DataSets, DataSource
 from autoopt.results import Note, NoteKind
 
 CHANNELS = (1, 3, 4)
@@ -29,8 +32,56 @@ BYTE = 255
 """Largest value of a pixel."""
 OF_TOKENIZERS = "token_type_ids"
 """An array that tokenizers always make and many models do not take."""
+MOST_STARTS = 8
+"""Beginnings of sequences that a message lists."""
 MOST_NAMES = 5
 """Names of classes that are listed."""
+
+
+def check_sets(
+    data: DataSets,
+    descriptions: Mapping[str, DataDescription],
+    inspection: Inspection,
+    place: str,
+    state: Mapping[str, str] | None = None,
+    *,
+    has_script: bool = False,
+) -> list[Note]:
+    """Check the described data sets against the model.
+
+    `place` names data without a path in messages; `state` is the recurrent state that the measurement feeds back.
+
+    Returns:
+        Notes on what is odd.
+
+    Raises:
+        InputError: The model cannot use them.
+    """
+    notes: list[Note] = []
+    measured_states = frozenset((state or {}).values())
+    for description, config in zip(descriptions.values(), configs_of(data, descriptions), strict=True):
+        states = measured_states.union(config.get("state", {}).values())
+        where = str(config.get("path") or place)
+        if description.state and not states:
+            notes.append(Note(f"{where}: {_state_advice(description)}"))
+        named = "post_process" in config or has_script
+        notes += check_data(description, inspection, where, fed_back=states, named=named)
+    return notes
+
+
+def configs_of(data: DataSets, descriptions: Mapping[str, DataDescription]) -> list[Mapping[str, Any]]:
+    """The configurations of the described data sets, in the order of the descriptions."""
+    sources: list[DataSource] = [getattr(data, use) for use in descriptions]
+    return [source.config or {} for source in sources]
+
+
+def _state_advice(description: DataDescription) -> str:
+    """Say what to write into the data of a DAG so that each model gets its own recurrent state."""
+    advice = "items follow each other; "
+    if len(description.starts) > MOST_STARTS:
+        return f"{advice}'autoopt init MODEL --data FILE' writes the fields that give each model its own state"
+    text = ", ".join(f"{name}: {json.dumps(value)}" for name, value in description.state_fields.items())
+    return f"{advice}{text} in the data gives each model its own state"
 
 
 def check_data(

@@ -8,15 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoopt.problem.run_hosts import Hosts
+from autoopt.problem.hosts import Hosts
+from autoopt.problem.quarantine import Quarantine
 from autoopt.problem.run_request import RunRequest
-from autoopt.problem.stored_quarantine import stored_quarantine
 from autoopt.spec import DagSpec
 from autoopt.store import Store, open_store
 from autoopt.workers import Gate, WorkerPool
-from autoopt.workers.gate import report_other_runs
-from autoopt.workers.pausing_gate import PausingGate
-from autoopt.workers.quarantine import Deaths
+from autoopt.workers.gate import PausingGate, report_other_runs
 from autoopt.working_folder import STORE_WORK, make_working_folder, remove_working_folder
 
 
@@ -53,7 +51,7 @@ class Resources:
     pool: WorkerPool
     hosts: Hosts
     gate: Gate
-    quarantine: Deaths
+    quarantine: Quarantine
     scratch: Path
     """Folder for files on their way into the store, on its file system."""
     locks: Locks = field(default_factory=Locks)
@@ -80,7 +78,7 @@ def open_resources(request: RunRequest, spec: DagSpec) -> Resources:
         pool=pool,
         hosts=Hosts(pool, memory=memory),
         gate=PausingGate(on_wait=report_other_runs(request.observer.on_note)),
-        quarantine=stored_quarantine(store, retry=request.again == "failed"),
+        quarantine=Quarantine(store, retry=request.again == "failed"),
         scratch=make_working_folder(store.home / STORE_WORK),
     )
 

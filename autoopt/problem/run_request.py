@@ -7,36 +7,30 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from autoopt.dag import check_dag, read_dag
 from autoopt.data import DataConfig
-from autoopt.data.config import check_exists, map_texts
+from autoopt.data.config import map_texts
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue, from_json, to_json, without_nulls
 from autoopt.metrics import AGREEMENT
-from autoopt.model.fetch import cached, fetch, has_secret, shown_source, url_name
+from autoopt.model.fetch import cached, has_secret, shown_source, url_name
 from autoopt.observer import SILENT, Observer
-from autoopt.problem.environment import cpu
 from autoopt.problem.goal import MINIMIZED, GoalOptions
-from autoopt.problem.model_folders import holds_models, read_models, with_models
 from autoopt.problem.problem import Limits
-from autoopt.problem.spec_checks import check_supported
 from autoopt.results import RunResult
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.document import Document, Json, check_text
-from autoopt.spec.proposal_options import PROPOSAL_FIELDS, ProposalOptions, names_model, refuse_proposal_options
+from autoopt.spec.document import Document, Json
+from autoopt.spec.proposal_options import PROPOSAL_FIELDS, ProposalOptions, names_model
 from autoopt.spec.search import SearchFields
-from autoopt.spec.source import FieldError, Source
+from autoopt.spec.source import Source
 from autoopt.spec.strict_model import input_error
 from autoopt.spec.targets import TargetSpec
 
-MANY_CORES = 4
-"""Cores from which on two threads are not all."""
 OWN_FIELDS = ("model", "connections", "pipeline", "data", "objectives", "constraints")
 """Fields of a DAG that are about the set, not about each part."""
 KEPT = ("name", "target", "workers", "search", "fields", "limits", "measurement", "again", "pool", "candidates")
@@ -125,48 +119,27 @@ class RunRequest:
     out: Path | None = None
     """Folder for the package of the best model; None writes nothing."""
 
-    def read(self) -> RunRequest:
-        """Read the DAG, so that later changes of its file have no effect.
-
-        Raises:
-            ConfigError: The DAG is wrong.
-        """
-        home = self.home or settings().home
-        if names_model(self.dag):
-            return self
-        if isinstance(self.dag, str | Path) and holds_models(self.dag):
-            first, parts = read_models([str(self.dag)], home)
-            return replace(self, dag=first, parts=parts)
-        file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
-        data = self.data is None and root_of_data(self.data_root) is None
-        dag = read_dag(self.dag, self.fields, model=self.model is None, data=data)
-        if self.model is not None and not holds_models(self.model):
-            return replace(self, dag=dag, dag_file=file)
-        return replace(self, dag=with_models(dag, home, self.model), model=None, dag_file=file)
-
     def to_json(self) -> dict[str, Any]:
         """Write what a process in another folder needs to continue the run: the DAG as read, and absolute paths.
 
         URLs with a password or a signature are replaced by the downloaded files in this machine's cache. The URL of
         the model only loses its secret, because the model is in the store.
         """
-        request = self.read()
         cache = (self.home or settings().home) / "downloads"
-        dag, model = request.dag, self.model
-        if names_model(dag):
-            document: object = _shown(dag)
-            if not self.parts:
-                model = model or dag
+        document: object
+        if names_model(self.dag):
+            document, source = _shown(self.dag), None if self.parts else self.dag
         else:
             # A DAG as JSON. Its content is a text, because JSON columns of a database may reorder the fields.
-            assert isinstance(dag.document.value, dict), "a DAG is a mapping"
-            content = without_secrets(dag.document.value, cache)
-            document = {"content": json.dumps(content), "source": dag.document.source.to_json()}
-            model = model or dag.model_path
+            assert isinstance(self.dag, DagSpec), "the DAG was read"
+            content = without_secrets(self.dag.document.value, cache)
+            document = {"content": json.dumps(content), "source": self.dag.document.source.to_json()}
+            source = self.dag.model_path
+        model = self.model or source
         goal: dict[str, JsonValue] = to_json(self.goal)
         return {
             "dag": document,
-            "dag_file": request.dag_file,
+            "dag_file": self.dag_file,
             "model": None if model is None else _shown(model),
             "parts": {name: _shown(path) for name, path in self.parts.items()},
             "data": _data_json(self.data, cache),
@@ -183,6 +156,10 @@ class RunRequest:
     def measurement_of(self, spec: DagSpec) -> dict[str, JsonValue]:
         """The settings for the meters: those of the DAG, overridden by the request."""
         return {**spec.measurement, **self.measurement}
+
+    def parts_of(self, spec: DagSpec) -> Mapping[str, str]:
+        """The models of a set by name, as the request or its DAG has them; empty for one model."""
+        return {} if self.model is not None else self.parts or spec.parts
 
     @property
     def accepts_answer(self) -> bool:
@@ -213,22 +190,6 @@ class RunRequest:
         fields["candidates"] = tuple(fields["candidates"])
         fields["out"] = None if fields["out"] is None else Path(fields["out"])
         return RunRequest(**fields)
-
-
-def load(request: RunRequest) -> tuple[RunRequest, DagSpec]:
-    """Read the DAG of a request, and check that what it names exists and can be done.
-
-    Returns:
-        The request with the DAG as read, and the DAG.
-
-    Raises:
-        InputError: as `spec_of`, or a file is missing.
-    """
-    request = request.read()
-    spec = spec_of(request)
-    check_exists(root_of_data(request.data_root), request.data, request.calibration)
-    check_dag(spec, model=request.model is None, data=request.data is None)
-    return request, spec
 
 
 def with_fields(request: RunRequest, fields: Mapping[str, Json]) -> RunRequest:
@@ -271,41 +232,6 @@ def _remedy_for(field_name: str) -> str:
     return did_you_mean(field_name, names) or f"known: {', '.join(PROPOSAL_FIELDS)}, search.*, measurement.*"
 
 
-def spec_of(request: RunRequest) -> DagSpec:
-    """Read the DAG that a request names.
-
-    For a bare model, the DAG only names the model and the target; the graph is proposed once the model is read.
-
-    Raises:
-        InputError: The DAG is wrong or asks for something unsupported, or options for a bare model came with a DAG.
-    """
-    if not names_model(request.dag):
-        refuse_proposal_options(request.proposal_options)
-        cache = (request.home or settings().home) / "downloads"
-        spec = _without_secret_parameters(read_dag(request.dag, request.fields), cache)
-        spec = spec.with_data_root(root_of_data(request.data_root))
-        check_supported(spec)
-        if request.target is not None:
-            spec = spec.for_target(request.target)
-        return spec
-    if request.model is None and "://" not in str(request.dag) and not Path(request.dag).is_file():
-        raise InputError("no such model file", where=str(request.dag))
-    try:
-        check_text(str(request.dag))
-    except FieldError as error:
-        raise InputError(
-            f"its path {error.reason}", where=str(request.dag), remedy="rename the file or folder"
-        ) from error
-    placeholder = {
-        "name": "proposed",
-        "model": str(request.dag),
-        "target": machine_options(request.proposal_options).target().model_dump(exclude={"name"}),
-        "passes": {"names": "name_fix"},
-        "chains": [["names"]],
-    }
-    return load_dag(placeholder)
-
-
 def model_name(model: str) -> str:
     """The name of a model: its file's name, or its folder's name if the file is called `model`.
 
@@ -322,36 +248,7 @@ def model_name(model: str) -> str:
     return name
 
 
-def machine_options(options: ProposalOptions) -> ProposalOptions:
-    """Complete the options of a proposal: on a CPU with several cores, threads that the user left open are searched."""
-    cores = cpu()["cores"]
-    if options.threads is not None or cores < 2 or options.target().device != "cpu":
-        return options
-    if cores < MANY_CORES:
-        return replace(options, threads="1,all")
-    return replace(options, threads="1,2,all")
-
-
-def _without_secret_parameters(spec: DagSpec, cache: Path) -> DagSpec:
-    """The DAG with the files behind URLs with secrets in parameters of passes, which plans, results and recipes keep.
-
-    Raises:
-        InputError: One cannot be fetched.
-    """
-    document = spec.document.value
-    assert isinstance(document, dict), "a DAG is a mapping"
-    passes = document.get("passes")
-
-    def fetched(text: str) -> str:
-        return str(fetch(text, cache)) if has_secret(text) else text
-
-    public_passes = cast("Json", map_texts(passes, fetched))
-    if public_passes == passes:
-        return spec
-    return load_dag(Document({**document, "passes": public_passes}, spec.source))
-
-
-def _absolute(path: str | Path) -> str:
+def absolute_path(path: str | Path) -> str:
     """The absolute path of a file; URLs stay."""
     if "://" in str(path):
         return str(path)
@@ -359,7 +256,7 @@ def _absolute(path: str | Path) -> str:
 
 
 def _shown(path: str | Path) -> str:
-    return shown_source(_absolute(path))
+    return shown_source(absolute_path(path))
 
 
 def _data_json(config: object, cache: Path) -> object:

@@ -225,7 +225,7 @@ class DeathRecord:
     """The death of a worker that the work itself caused."""
 
     subject: str
-    """Key of the work, see `autoopt.workers.quarantine`."""
+    """Key of the work, see `autoopt.problem.quarantine`."""
     name: str
     """The work, for people."""
     message: str

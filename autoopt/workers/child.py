@@ -40,10 +40,10 @@ from typing import Any
 
 from autoopt.errors import ErrorRecord
 from autoopt.json_codec import from_json
-from autoopt.memory import data_size
+from autoopt.memory import data_size, memory_cap
 from autoopt.outcome import Outcome
 from autoopt.owner import adopt_orphans, children, end_with_parent
-from autoopt.workers import environ, limits, protocol
+from autoopt.workers import protocol
 from autoopt.workers.protocol import CallRequest, Reply
 
 NO_PRELOAD = "--no-preload"
@@ -147,7 +147,7 @@ def main() -> None:
     """Fork workers until the pool's process closes the socket at descriptor 0, or ends; then end them."""
     adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    environ.use_lent_modules()
+    _use_lent_modules()
     reports = json.loads(sys.argv[-1]) if NO_PRELOAD in sys.argv else {}
     family = Family({int(worker): report for worker, report in reports.items()})
     signal.signal(signal.SIGCHLD, family.collect)
@@ -162,6 +162,15 @@ def main() -> None:
             family.is_complete = True
             family.collect()
     family.end()
+
+
+def _use_lent_modules() -> None:
+    """Make lent modules importable, after all of the interpreter's own; its runtime must be its own."""
+    version, *folders = os.environ.get(protocol.LENT_MODULES, "").split(os.pathsep)
+    if version == protocol.PYTHON_VERSION:
+        if importlib.util.find_spec("onnxruntime") is None:
+            sys.modules["onnxruntime"] = None  # type: ignore[assignment]  # importing it fails
+        sys.path += folders
 
 
 def _requests(requests: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]]]:
@@ -252,7 +261,7 @@ def _serve_calls() -> None:
 
 def run_once(function: str) -> None:
     """Make one call: payload on standard input, value on standard output. An exception ends the process."""
-    environ.use_lent_modules()
+    _use_lent_modules()
     pipe = _ReplyPipe(os.dup(1))
     os.dup2(2, 1)
     value = protocol.resolve(function)(json.load(sys.stdin))
@@ -276,7 +285,7 @@ class _ReplyPipe:
 def _answer(request: CallRequest) -> bytes:
     started = time.perf_counter()
     try:
-        with limits.memory_cap(request.memory):
+        with memory_cap(request.memory):
             value = protocol.resolve(request.call)(request.payload)
             return _finish(Reply(request.token, Outcome.OK, value), started)
     except BaseException as error:

@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import weakref
@@ -22,14 +23,53 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.workers import protocol
-from autoopt.workers.environ import startup_variables
+from autoopt.workers.protocol import LENT_MODULES, PYTHON_VERSION
 from autoopt.working_folder import temporary_folder
 
 KEPT_SERVERS: Final = 2
 """Fork servers that stay for later pools; others end with their last worker."""
 EXIT_SECONDS: Final = 1.0
 """Time for a server to end after its last worker, unless it imports a library."""
+_WITHHELD = ("AUTOOPT_DB_URL", "PGPASSWORD", LENT_MODULES)
+_OWN_INTERPRETER = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+_QUIET = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+}
 _CHILD: Final = Path(__file__).with_name("child.py")
+
+
+def child_environment(python: str, extra: Mapping[str, str] | None = None, lend: bool = False) -> dict[str, str]:
+    """Build the environment of a worker: this process's variables without secrets, and with a fixed hash seed.
+
+    `extra` variables come on top. With `lend`, the worker imports the modules installed here that its own interpreter
+    lacks.
+    """
+    withheld = set(_WITHHELD)
+    if python != sys.executable:  # module paths of this interpreter mean nothing to another one
+        withheld.update(_OWN_INTERPRETER)
+    public = [name for name in os.environ if name not in withheld and not name.startswith("PREFECT_")]
+    env = _QUIET | {name: os.environ[name] for name in public}
+    env["PYTHONHASHSEED"] = "0"
+    if lend:
+        folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+        env[LENT_MODULES] = os.pathsep.join([PYTHON_VERSION, *folders])
+    env.update(extra or {})
+    return env
+
+
+def startup_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables of a worker that may matter to the start and the imports of its interpreter.
+
+    Those of autoopt itself and the folder for temporary files differ between workers of the same interpreter.
+    """
+    return {
+        name: value
+        for name, value in env.items()
+        if name == LENT_MODULES or not name.startswith(("AUTOOPT_", "PYTEST_", "TMPDIR"))
+    }
 
 
 class ForkServer:

@@ -30,11 +30,8 @@ from typing import Any, Final
 from autoopt.errors import ErrorRecord
 from autoopt.memory import machine_memory
 from autoopt.outcome import Outcome
-from autoopt.workers import limits
-from autoopt.workers.environ import child_environment
-from autoopt.workers.fork_server import end_servers, preload
-from autoopt.workers.gate import FOREVER, Gate, report_waiting
-from autoopt.workers.pausing_gate import pausable
+from autoopt.workers.fork_server import child_environment, end_servers, preload
+from autoopt.workers.gate import FOREVER, Gate, pausable, report_waiting
 from autoopt.workers.process import CallResult, Cancelled, KilledAtStart, WorkerProcess
 from autoopt.workers.protocol import CallRequest, requested_level
 from autoopt.working_folder import remove_temporary_folder
@@ -52,6 +49,8 @@ WARM: Final = (
     "autoopt.measure.quality.meters",
 )
 """Modules that all workers of a run need; they share one import."""
+KILL_SECONDS: Final = 5.0
+"""A worker is gone within this time after its limit or the end of its pool."""
 logger = logging.getLogger(__name__)
 
 
@@ -180,7 +179,7 @@ class WorkerPool:
         for worker in idle:
             worker.kill()
         with self._free:  # running calls notice within a tick and end their workers
-            self._free.wait_for(lambda: not self._busy, timeout=limits.KILL_SECONDS)
+            self._free.wait_for(lambda: not self._busy, timeout=KILL_SECONDS)
 
     def _start(self, scripts: frozenset[str]) -> WorkerProcess:
         """Start a worker for these scripts."""

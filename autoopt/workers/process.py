@@ -21,9 +21,9 @@ from typing import Any
 
 from autoopt.errors import AutooptError, ErrorRecord, InputError, SystemFailure
 from autoopt.json_codec import from_json
-from autoopt.memory import resident
+from autoopt.memory import oom_kills, resident
 from autoopt.outcome import Outcome
-from autoopt.workers import limits, protocol
+from autoopt.workers import protocol
 from autoopt.workers.fork_server import start_worker
 from autoopt.workers.protocol import CallRequest, Reply, show_record
 from autoopt.working_folder import temporary_folder
@@ -39,6 +39,12 @@ NEARLY_FULL = 0.8
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """Errors of the system at the start of a process: no more descriptors, processes or memory."""
 READ_BYTES = 1 << 20
+RESIDENT_SLACK = 1.1
+"""A worker is killed when its resident set exceeds the memory limit times this."""
+FULL_IDLE_SHARE = 0.1
+"""Share of idle CPU time below which the machine counts as full."""
+OTHERS_SHARE = 0.25
+"""Share of the CPU time that others take on a full machine from which a call counts as slowed down by them."""
 PAUSED_BYTES = 1 << 30
 """Memory of a worker up to which it may be paused, because others then need theirs at the same time."""
 logger = logging.getLogger(__name__)
@@ -86,6 +92,38 @@ class CallResult:
             place = f"{where}: {record.where}" if record.where else where
             record = replace(record, where=place)
         return record.to_exception(otherwise=InputError)
+
+
+@dataclass(frozen=True)
+class MachineLoad:
+    """CPU time of this machine and of one process since some start, in seconds."""
+
+    idle: float
+    total: float
+    """Of all cores; 0 if unknown."""
+    process: float
+
+    @staticmethod
+    def now(pid: int) -> MachineLoad:
+        """The load now; `pid` is the process to set apart."""
+        ticks = [0.0] * 8
+        with suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as file:
+            ticks = list(map(float, file.readline().split()[1:9]))
+        own_ticks = 0.0
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            user, system = file.read().rpartition(")")[2].split()[11:13]
+            own_ticks = float(user) + float(system)
+        rate = float(os.sysconf("SC_CLK_TCK"))
+        return MachineLoad((ticks[3] + ticks[4]) / rate, sum(ticks) / rate, own_ticks / rate)
+
+    def disturbed_since(self, before: MachineLoad) -> bool:
+        """True if no core was free since `before`, and not only because of the process itself."""
+        total = self.total - before.total
+        if total <= 0:
+            return False
+        idle = self.idle - before.idle
+        others = total - idle - (self.process - before.process)
+        return idle < FULL_IDLE_SHARE * total and others > OTHERS_SHARE * total
 
 
 class WorkerProcess:
@@ -173,11 +211,11 @@ class WorkerProcess:
         self._peak = 0
         self._stderr_tail = b""
         started = time.monotonic()
-        oom_kills = limits.oom_kills()
+        killed_before = oom_kills()
         try:
             result = self._exchange(line, timeout, memory, cancelled, until)
             if result is None:
-                return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
+                return self._examine_death(time.monotonic() - started, memory, oom_kills() > killed_before)
         except BaseException:
             # Its reply would pass for the answer to the next call.
             self.kill()
@@ -197,7 +235,7 @@ class WorkerProcess:
     ) -> CallResult | None:
         """The worker's reply, or the result of killing it; None when it died."""
         started = time.monotonic()
-        load = limits.MachineLoad.now(self._pid)
+        load = MachineLoad.now(self._pid)
         self._outbox = memoryview(request)
         events = select.poll()
         events.register(self._out, select.POLLIN)
@@ -211,7 +249,7 @@ class WorkerProcess:
             now = time.monotonic()
             seconds = now - started - self._seconds_paused()
             if (timeout is not None and seconds >= timeout) or now >= until:
-                busy = limits.MachineLoad.now(self._pid).disturbed_since(load)
+                busy = MachineLoad.now(self._pid).disturbed_since(load)
                 limit = min(seconds, timeout or math.inf)
                 stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {limit:g} s", seconds)
                 return replace(stopped, transient=busy)
@@ -254,7 +292,7 @@ class WorkerProcess:
         """True if the worker is known to use more than `memory` bytes."""
         used = resident(self._pid) if self._pid else 0
         self._peak = max(self._peak, used)
-        return used > memory * limits.RESIDENT_SLACK
+        return used > memory * RESIDENT_SLACK
 
     def _transfer_ready(self, events: select.poll) -> None:
         """Wait for pipes that are ready, one tick at most, and serve them."""

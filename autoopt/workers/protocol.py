@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +26,9 @@ MAX_DETAILS_CHARS = 4000
 MAX_REPLY_BYTES = 64 << 20
 HEADER_BYTES = 10
 """Decimal digits of the length of a message to the fork server, which come before it."""
+LENT_MODULES = "AUTOOPT_LENT_MODULES"
+"""Variable of a worker: `3.11:folder:folder`, the minor version that the folders' modules are for, and the folders."""
+PYTHON_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _FAILED_ALLOCATION = re.compile(
     r"bad_alloc|MemoryError|[Ff]ailed to allocate memory|Cannot allocate memory|[Uu]nable to allocate"
     r"|[Oo]ut of memory|std::length_error|Memory allocation still failed"

@@ -14,7 +14,7 @@ from autoopt.metrics import get_metric
 from autoopt.model.fetch import innermost, open_filesystem, shown_source
 from autoopt.model.packaged_models import MODELS, is_archive
 from autoopt.problem.goal import GoalOptions
-from autoopt.problem.model_folders import unpacked
+from autoopt.problem.load import unpacked
 from autoopt.settings import redacted, root_of_data, without_password
 from autoopt.spec import DagSpec
 from autoopt.spec.data import WHICH, DataSpec

@@ -22,9 +22,7 @@ from autoopt.distributions import library_version
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.equal_graphs import METERS as GRAPH_METERS
-from autoopt.engine.work.equal_graphs import TWIN
-from autoopt.engine.work.evaluations import Measurements, evaluate
+from autoopt.engine.work.evaluations import GRAPH_METERS, TWIN, Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.json_codec import JsonValue

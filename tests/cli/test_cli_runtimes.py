@@ -18,7 +18,7 @@ from interpreters import bare_interpreter, pip
 from onnx import parser
 
 from autoopt.model.runtimes import first_use
-from autoopt.problem.runtimes import InstalledRuntime, machine_targets
+from autoopt.problem.hosts import InstalledRuntime, machine_targets
 from autoopt.spec.proposal_options import ProposalOptions
 
 CPU, OPENVINO, GGML = "CPUExecutionProvider", "OpenVINOExecutionProvider", "GgmlExecutionProvider"

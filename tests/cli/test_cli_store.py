@@ -16,13 +16,12 @@ from autoopt.cli.store_access import existing_store, require_store
 from autoopt.engine.tools.stored_models import lineage_document, target_of
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
-from autoopt.problem.stored_quarantine import stored_quarantine
+from autoopt.problem.quarantine import Quarantine, Subject
 from autoopt.results import PartResult, RunResult
 from autoopt.settings import settings
 from autoopt.store import RunRecord, open_store
 from autoopt.store.finished import result_of
 from autoopt.workers import CallResult
-from autoopt.workers.quarantine import Subject
 
 
 def test_verify_tells_a_damaged_artifact(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
@@ -140,7 +139,7 @@ def quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     settings.cache_clear()
     with open_store(None, tmp_path) as store:
         for _ in range(2):
-            stored_quarantine(store).note(Subject("a" * 64, "simplify on model 1f2e3d"), DIED)
+            Quarantine(store).note(Subject("a" * 64, "simplify on model 1f2e3d"), DIED)
     yield tmp_path
     settings.cache_clear()
 

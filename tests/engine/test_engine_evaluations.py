@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from simulation import Simulation, estimate, write_model, written_data
 
-from autoopt.engine.work.attempt import RetryPolicy
+from autoopt.engine.work.context import RetryPolicy
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.memory import usable_memory

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from autoopt.errors import ConfigError, InputError
-from autoopt.problem.plans import make_plan
+from autoopt.problem.resolve import make_plan
 from autoopt.store import open_store
 
 pytestmark = pytest.mark.usefixtures("own_home")

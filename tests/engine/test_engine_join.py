@@ -19,7 +19,8 @@ from autoopt.api import execute, resume
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.join import join
 from autoopt.errors import ConfigError, InputError
-from autoopt.problem.run_request import RunRequest, spec_of
+from autoopt.problem.load import spec_of
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import Trial
 from autoopt.settings import settings
 from autoopt.spec import load_dag

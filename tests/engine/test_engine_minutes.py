@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from children import HANG_SECONDS
 
-from autoopt.engine.work.attempt import Attempt
+from autoopt.engine.work.context import Attempt
 from autoopt.observer import CallbackObserver
 from autoopt.workers import Gate
 

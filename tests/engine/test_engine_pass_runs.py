@@ -11,8 +11,7 @@ import pytest
 from simulation import Kill, Model, Simulation, crashing, failing, faster, hanging, killed, unchanged
 
 from autoopt.data.digest import InputChanged
-from autoopt.engine.work.attempt import RetryPolicy
-from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.context import RetryPolicy, RunContext
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain, stored_pass_run
 from autoopt.memory import usable_memory
 from autoopt.outcome import Outcome

@@ -12,7 +12,7 @@ from simulation import SOURCE, Simulation, write_model
 from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence, judge_again, pooled_value, pooled_values
 from autoopt.engine.work.evaluations import Measurements
-from autoopt.engine.work.rounds import Rounds
+from autoopt.engine.work.meter_runs import Rounds
 from autoopt.measure.two_ratios import CONTENTION, DETAIL, TwoRatios, error_of
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate

@@ -19,10 +19,10 @@ from autoopt.engine.run.session import Session, search_inline
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate
 from autoopt.outcome import Outcome
+from autoopt.problem.quarantine import Subject
 from autoopt.results import RunResult
 from autoopt.tuning import RACE, TIMING
 from autoopt.workers import CallResult
-from autoopt.workers.quarantine import Subject
 
 PASSES = {"fold": "identity_elimination", "clean": "remove_unused", "names": "name_fix"}
 DAG = {"passes": PASSES, "chains": [["fold"], ["clean"], ["names"]]}

@@ -16,7 +16,7 @@ from autoopt.api import execute, resume
 from autoopt.cli.app import main
 from autoopt.engine.run.join import join
 from autoopt.errors import InputError
-from autoopt.problem.plans import make_plans
+from autoopt.problem.resolve import make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult, WorkCounts
 from autoopt.settings import settings

@@ -20,12 +20,12 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest, PassStep, StepReply
+from autoopt.problem.hosts import CallLimits, Host, HostReply
+from autoopt.problem.quarantine import Subject
 from autoopt.problem.reading import first_call
 from autoopt.registry import DescribeReply
 from autoopt.target import Accelerator
 from autoopt.workers import CallResult, Gate, gated_call, reading_call, repeated_call
-from autoopt.workers.hosts import CallLimits, Host, HostReply
-from autoopt.workers.quarantine import Subject
 
 TERMS = CallTerms(subject=Subject.model("model"), limit=60.0, phase="passes")
 

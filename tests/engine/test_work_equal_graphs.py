@@ -12,10 +12,8 @@ from simulation import SOURCE, Model, Simulation, write_model
 from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.executor import InlineExecutor
 from autoopt.engine.run.race import latency_metrics
-from autoopt.engine.work.equal_graphs import TWIN
-from autoopt.engine.work.evaluations import evaluate
-from autoopt.engine.work.meter_runs import EvaluationOptions
-from autoopt.engine.work.rounds import Rounds
+from autoopt.engine.work.evaluations import TWIN, evaluate
+from autoopt.engine.work.meter_runs import EvaluationOptions, Rounds
 from autoopt.metrics import Objective
 from autoopt.model.candidate import Candidate
 from autoopt.results import RunResult

@@ -25,7 +25,7 @@ from autoopt.model.packaged_models import (
     packaged_model,
     task_of,
 )
-from autoopt.problem.model_folders import read_models
+from autoopt.problem.load import read_models
 
 
 def tar(path: Path, *members: tuple[str, bytes | None], mode: str = "w:gz") -> Path:
@@ -234,7 +234,7 @@ def test_a_folder_is_exported_once_and_planned_under_its_name(tmp_path: Path) ->
         [
             python,
             "-c",
-            "from autoopt.problem.model_folders import models_of;"
+            "from autoopt.problem.load import models_of;"
             " import pathlib, sys; print(*models_of('t5', pathlib.Path(sys.argv[1])))",
             tmp_path / "home",
         ],

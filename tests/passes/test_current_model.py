@@ -8,14 +8,13 @@ import pytest
 from micro_models import MODELS
 from onnx import ModelProto
 
-from autoopt.memory import data_size
+from autoopt.memory import data_size, memory_cap
 from autoopt.model import io, splitting
 from autoopt.model.lazy_imports import ir
 from autoopt.model.split import FOLDER
 from autoopt.passes.base import Pass, Refused, SourceFile
 from autoopt.passes.execution.current_model import CurrentModel, opened, refuse_too_large
 from autoopt.passes.request import TOO_LARGE
-from autoopt.workers.limits import memory_cap
 
 
 def test_the_next_call_on_the_same_file_takes_the_model_over(tmp_path: Path) -> None:

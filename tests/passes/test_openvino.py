@@ -11,8 +11,8 @@ from micro_models import MODELS
 from sweep import Preparations, applied, prepare
 
 from autoopt.model.files import model_in
+from autoopt.problem.hosts import Host, open_host
 from autoopt.registry import PassInfo, registry
-from autoopt.workers.hosts import Host, open_host
 
 OPENVINO = "OpenVINOExecutionProvider"
 FIDELITY = "autoopt.measure.worker:fidelity"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
 from autoopt.outcome import Outcome
-from autoopt.problem.reading import READ_SECONDS, admission_seconds, ask_worker, value_of
+from autoopt.problem import reading
+from autoopt.problem.reading import READ_SECONDS, admission_seconds, ask_worker, read_once, value_of
 from autoopt.workers import CallResult, WorkerPool
 
 
@@ -60,3 +62,39 @@ def test_a_large_model_has_more_time_to_be_stored(tmp_path: Path) -> None:
     assert admission_seconds(str(tmp_path / "model.onnx")) == pytest.approx(READ_SECONDS + 220)
     assert admission_seconds(str(tmp_path)) == pytest.approx(READ_SECONDS + 220)
     assert admission_seconds("s3://models/model.onnx") == READ_SECONDS
+
+
+def test_the_same_content_is_read_once_with_the_files_of_its_reading(tmp_path: Path) -> None:
+    reads: list[Path] = []
+
+    def read(folder: Path) -> dict[str, int]:
+        reads.append(folder)
+        (folder / "inputs.npz").write_text(str(len(reads)))
+        return {"number": len(reads)}
+
+    for content, number in (("a", 1), ("a", 1), ("b", 2), ("a", 1)):
+        folder, reply = read_once(tmp_path, [content, {"x": 1}], read)
+        assert reply == {"number": number}
+        assert (folder / "inputs.npz").read_text() == str(number)
+    assert len(reads) == 2
+
+
+def test_what_other_code_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_once(tmp_path, "a", lambda _: {"old": 1})
+    monkeypatch.setattr(reading, "_reading_code", lambda: "of the next version")
+    assert read_once(tmp_path, "a", lambda _: {"new": 1})[1] == {"new": 1}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff"])
+def test_a_damaged_reading_is_read_again(tmp_path: Path, damage: bytes) -> None:
+    folder, _ = read_once(tmp_path, "a", lambda _: {"first": 1})
+    (folder / "reply.json").write_bytes(damage)
+    assert read_once(tmp_path, "a", lambda _: {"second": 1}) == (folder, {"second": 1})
+    assert read_once(tmp_path, "a", lambda _: {"third": 1}) == (folder, {"second": 1})
+
+
+def test_a_reading_in_use_counts_as_recent(tmp_path: Path) -> None:
+    folder, _ = read_once(tmp_path, "a", lambda _: {})
+    os.utime(folder, (0, 0))
+    read_once(tmp_path, "a", lambda _: {})
+    assert folder.stat().st_mtime > 0

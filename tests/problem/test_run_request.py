@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from autoopt.errors import ConfigError
-from autoopt.problem import run_request
+from autoopt.problem.load import read, spec_of
 from autoopt.problem.problem import Limits
-from autoopt.problem.run_request import RunRequest, machine_options, model_name, spec_of
+from autoopt.problem.run_request import RunRequest, model_name
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import ProposalOptions
 
@@ -29,7 +29,7 @@ def dag(tmp_path: Path) -> Path:
 
 
 def stored(request: RunRequest) -> dict[str, object]:
-    document: dict[str, object] = json.loads(json.dumps(request.to_json()))
+    document: dict[str, object] = json.loads(json.dumps(read(request).to_json()))
     return document
 
 
@@ -52,7 +52,7 @@ def test_paths_become_absolute(dag: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_read_request_follows_changes_of_the_file_only_if_it_is_read_again(dag: Path) -> None:
-    request = RunRequest(dag=dag).read()
+    request = read(RunRequest(dag=dag))
     document = stored(request)
     dag.write_text(DAG.replace("name_fix", "remove_unused"))
     assert isinstance(request.dag, DagSpec)
@@ -118,13 +118,3 @@ def test_a_bare_model_keeps_its_options(tmp_path: Path) -> None:
 )
 def test_a_model_is_named_by_its_file_or_folder(model: str, name: str) -> None:
     assert model_name(model) == name
-
-
-@pytest.mark.parametrize(("cores", "threads"), [(1, None), (2, "1,all"), (8, "1,2,all")])
-def test_threads_are_searched_on_a_cpu_with_several_cores(
-    cores: int, threads: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_request, "cpu", lambda: {"cores": cores})
-    assert machine_options(ProposalOptions()).threads == threads
-    assert machine_options(ProposalOptions(threads="1")).threads == "1"
-    assert machine_options(ProposalOptions(device="gpu")).threads is None

@@ -9,9 +9,9 @@ import pytest
 
 from autoopt.errors import InputError
 from autoopt.problem import admission as sources
+from autoopt.problem.hosts import Hosts
+from autoopt.problem.quarantine import Quarantine
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_hosts import Hosts
-from autoopt.problem.stored_quarantine import stored_quarantine
 from autoopt.store import open_store
 from autoopt.workers import Gate, WorkerPool
 
@@ -25,7 +25,7 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
     model = builders.write(builders.mlp(), tmp_path / "in")
     monkeypatch.setattr(sources, which, "jobs:die")
     with open_store(None, tmp_path / "home") as store, WorkerPool(size=1, env={"PYTHONPATH": TESTS}) as pool:
-        with_pool = Resources(store, pool, Hosts(pool), Gate(), stored_quarantine(store), tmp_path)
+        with_pool = Resources(store, pool, Hosts(pool), Gate(), Quarantine(store), tmp_path)
         said = []
         for _ in range(3):
             with pytest.raises(InputError) as error:

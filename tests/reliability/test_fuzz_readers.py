@@ -25,9 +25,9 @@ from autoopt.engine.tools.replay import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.session import session_document
 from autoopt.model.session_file import read_session
-from autoopt.problem.plans import make_plans
+from autoopt.problem.load import check_supported
+from autoopt.problem.resolve import make_plans
 from autoopt.problem.run_request import RunRequest
-from autoopt.problem.spec_checks import check_supported
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo
 

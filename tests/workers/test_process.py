@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import builders
@@ -12,6 +13,7 @@ from children import HANG_SECONDS
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
 from autoopt.outcome import Outcome
 from autoopt.workers import CallResult, WorkerPool
+from autoopt.workers.process import MachineLoad
 
 MIB = 1 << 20
 
@@ -154,3 +156,21 @@ def test_the_temporary_files_of_a_killed_call_are_removed(
         outcome = pool.call("jobs:litter", {"place": str(place), "end": end}, timeout=1.0).outcome
         assert outcome is (Outcome.CRASHED if end == "dies" else Outcome.TIMEOUT)
         assert not Path(place.read_text()).exists()
+
+
+@pytest.mark.parametrize(
+    ("idle", "own", "disturbed"),
+    [(5.0, 10.0, True), (5.0, 90.0, False), (50.0, 10.0, False)],
+    ids=["full because of others", "full because of the call", "a core was free"],
+)
+def test_a_call_is_disturbed_on_a_machine_that_others_fill(idle: float, own: float, disturbed: bool) -> None:
+    before = MachineLoad(10.0, 100.0, 1.0)
+    after = MachineLoad(10.0 + idle, 200.0, 1.0 + own)
+    assert after.disturbed_since(before) is disturbed
+    assert not before.disturbed_since(before), "a machine that reports nothing"
+
+
+def test_the_load_of_this_machine_is_read() -> None:
+    load = MachineLoad.now(os.getpid())
+    assert 0 < load.process < load.total
+    assert 0 <= load.idle <= load.total

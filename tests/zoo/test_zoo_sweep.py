@@ -20,7 +20,7 @@ import pytest
 from builders import cnn, mlp, write
 
 from autoopt.cli.app import main
-from autoopt.engine.work.attempt import Attempt
+from autoopt.engine.work.context import Attempt
 from autoopt.errors import EXIT_INTERRUPTED, ConfigError, InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate

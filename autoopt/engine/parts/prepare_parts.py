@@ -19,12 +19,12 @@ from autoopt.option_names import option
 from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.content_keys import run_identity
 from autoopt.problem.goal import GoalRequest, make_goal
-from autoopt.problem.probe import Probe
+from autoopt.problem.load import spec_of
+from autoopt.problem.probe import Probe, data_source
 from autoopt.problem.problem import DataSets, Problem
 from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_request import RunRequest, model_name, part_request, spec_of, target_request
-from autoopt.problem.sources import data_source
+from autoopt.problem.run_request import RunRequest, model_name, part_request, target_request
 from autoopt.results import Note, NoteKind
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model

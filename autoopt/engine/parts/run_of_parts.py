@@ -20,8 +20,8 @@ from autoopt.engine.parts.set_inputs import SetInputs
 from autoopt.engine.run.opening import SHOWN_CHAINS, begin_run, is_complete, open_session, settings_of, stored_answer
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
-from autoopt.problem.plans import plans_json
 from autoopt.problem.problem import Problem
+from autoopt.problem.resolve import plans_json
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import Note, RunResult, WorkCounts

@@ -23,13 +23,11 @@ from autoopt.model.model_set import ModelSet, Part, Pipeline
 from autoopt.observer import Observer
 from autoopt.option_names import option
 from autoopt.problem.admission import admit
-from autoopt.problem.probe import Probe
+from autoopt.problem.probe import Probe, data_source
 from autoopt.problem.problem import DataSource
-from autoopt.problem.reading import value_of
-from autoopt.problem.readings import read_once
+from autoopt.problem.reading import read_once, value_of
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
-from autoopt.problem.sources import data_source
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.spec.source import FieldError

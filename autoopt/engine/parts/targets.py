@@ -38,7 +38,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.results import ChosenTarget, ModelResult, Note, PartResult, RunResult, values_of
 from autoopt.results.figures import kind
 from autoopt.tuning import RACE, TIMING
-from autoopt.workers.hosts import Host, open_host
+from autoopt.problem.hosts import Host, open_host
 
 OPEN: Final = "autoopt.measure.latency.meter:open_session"
 TIME: Final = "autoopt.measure.latency.meter:time_block"

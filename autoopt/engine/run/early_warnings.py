@@ -18,8 +18,7 @@ from autoopt.option_names import option, spoken
 from autoopt.outcome import Outcome
 from autoopt.problem.environment import versions
 from autoopt.problem.problem import Problem
-from autoopt.problem.reading import first_call
-from autoopt.problem.readings import is_read_from_files, read_once
+from autoopt.problem.reading import first_call, is_read_from_files, read_once
 from autoopt.report.words.failures import plain_reason
 from autoopt.results import Note, NoteKind
 from autoopt.tuning import RACE

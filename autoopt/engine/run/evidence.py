@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from autoopt.engine.work.equal_graphs import SHARED
-from autoopt.engine.work.evaluations import Measurements
-from autoopt.engine.work.rounds import MEASUREMENT, Rounds
+from autoopt.engine.work.evaluations import SHARED, Measurements
+from autoopt.engine.work.meter_runs import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, WORK
 from autoopt.measure.two_ratios import CONTENTION, TwoRatios, error_of

@@ -50,8 +50,7 @@ from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
 from autoopt.problem.environment import environment, versions
-from autoopt.problem.reading import value_of
-from autoopt.problem.readings import is_read_from_files, read_once
+from autoopt.problem.reading import is_read_from_files, read_once, value_of
 from autoopt.report.model_card import Card, SetCard, model_card, set_card
 from autoopt.report.words.formatting import short
 from autoopt.report.words.verdict import gains

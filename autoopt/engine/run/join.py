@@ -13,9 +13,10 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
 from autoopt.problem.admission import ARTIFACT
+from autoopt.problem.load import spec_of
 from autoopt.problem.resolve import stored_problem
 from autoopt.problem.resources import open_resources
-from autoopt.problem.run_request import RunRequest, spec_of
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult, Trial
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.leases import renewed_claim

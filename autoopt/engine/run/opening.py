@@ -11,8 +11,7 @@ from typing import Any
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned, Plan
 from autoopt.engine.run.session import Session
-from autoopt.engine.work.attempt import GRACE_SECONDS, Attempt, RetryPolicy
-from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.context import GRACE_SECONDS, Attempt, RetryPolicy, RunContext
 from autoopt.engine.work.pass_runs import ChainProgress, stored_pass_run
 from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError

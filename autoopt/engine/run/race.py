@@ -20,8 +20,7 @@ from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements, evaluate
-from autoopt.engine.work.meter_runs import EvaluationOptions
-from autoopt.engine.work.rounds import Rounds
+from autoopt.engine.work.meter_runs import EvaluationOptions, Rounds
 from autoopt.errors import TimeUp
 from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate

@@ -9,9 +9,7 @@ from typing import Final
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.evidence import product
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.equal_graphs import METERS as GRAPH_METERS
-from autoopt.engine.work.equal_graphs import OTHER_VALUES, TWIN
-from autoopt.engine.work.evaluations import Measurements, evaluate
+from autoopt.engine.work.evaluations import GRAPH_METERS, OTHER_VALUES, TWIN, Measurements, evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH

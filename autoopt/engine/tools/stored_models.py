@@ -10,7 +10,7 @@ from autoopt.data.config import DataConfig
 from autoopt.engine.run.package import Package
 from autoopt.engine.run.select import recorded_model
 from autoopt.engine.work.evaluations import Measurements
-from autoopt.engine.work.rounds import MEASUREMENT
+from autoopt.engine.work.meter_runs import MEASUREMENT
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, read_object
 from autoopt.measure.layerwise import ModelComparison

@@ -13,9 +13,9 @@ from autoopt.engine.work.context import RunContext
 from autoopt.errors import TimeUp, raise_if_disk_full
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
+from autoopt.problem.hosts import CallLimits, Host, HostReply, Reply
+from autoopt.problem.quarantine import Subject
 from autoopt.workers import CallResult, Gate
-from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
-from autoopt.workers.quarantine import Subject
 
 WAITING = "waiting"
 """Phase in which calls wait for other runs on this machine."""

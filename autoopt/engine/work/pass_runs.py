@@ -11,9 +11,8 @@ from typing import Any
 
 from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.digest import InputChanged, digest_path
-from autoopt.engine.work.attempt import claim_or_wait, released_on_error
 from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
-from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.context import RunContext, claim_or_wait, released_on_error
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate, digest_json
@@ -22,12 +21,12 @@ from autoopt.outcome import Outcome
 from autoopt.passes.request import PassRequest, PassStep, StepReply
 from autoopt.problem.content_keys import Implementation, PassRunInput, pass_run_key
 from autoopt.problem.environment import environment
+from autoopt.problem.quarantine import SHORT, Subject
 from autoopt.registry import PassInfo
 from autoopt.search.history import FAILED
 from autoopt.store import PassRunRecord
 from autoopt.store.records import IMPLEMENTATION, MEMORY, TRANSIENT
 from autoopt.target import Accelerator
-from autoopt.workers.quarantine import SHORT, Subject
 
 Configs = Mapping[str, Mapping[str, JsonValue]]
 """Full configuration of each node, by node id."""

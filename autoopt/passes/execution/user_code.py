@@ -11,8 +11,7 @@ from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
 from autoopt.registry import PassInfo, Registry, registry
 from autoopt.registry.describe import PassCode
-from autoopt.script import load_script
-from autoopt.script_imports import imported_files
+from autoopt.script import imported_files, load_script
 from autoopt.target import Accelerator
 
 

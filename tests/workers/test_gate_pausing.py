@@ -17,8 +17,8 @@ from children import HANG_SECONDS
 from autoopt.errors import TimeUp
 from autoopt.outcome import Outcome
 from autoopt.workers import CallResult, Gate, WorkerPool, process
+from autoopt.workers.gate import PausingGate
 from autoopt.workers.lock_files import is_suspended
-from autoopt.workers.pausing_gate import PausingGate
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import pytest
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
-from autoopt.problem import stored_quarantine as quarantine
-from autoopt.problem.stored_quarantine import lift, quarantined, stored_quarantine
+from autoopt.problem import quarantine
+from autoopt.problem.quarantine import Quarantine, Subject, lift, quarantined
 from autoopt.store import Store, open_store
 from autoopt.workers import CallResult
-from autoopt.workers.quarantine import Subject
 
 DIED = CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
 WORK = Subject("a" * 64, "simplify on model 1f2e3d")
@@ -25,35 +24,29 @@ def store(tmp_path: Path) -> Store:
     opened = open_store(None, tmp_path)
     for subject in (WORK, OTHER):
         for _ in range(2):
-            stored_quarantine(opened).note(subject, DIED)
+            Quarantine(opened).note(subject, DIED)
     return opened
 
 
 def test_deaths_are_remembered_in_the_store(store: Store) -> None:
-    assert "SIGSEGV" in (stored_quarantine(store).reason(WORK) or "")
-    assert stored_quarantine(store).reason(Subject("c", "another")) is None
-
-
-def test_what_the_caller_ended_is_no_death(tmp_path: Path) -> None:
-    store = open_store(None, tmp_path)
-    stored_quarantine(store).note(WORK, CallResult(Outcome.TIMEOUT, message="more than 1 s"))
-    assert store.deaths.all() == ()
+    assert "SIGSEGV" in (Quarantine(store).reason(WORK) or "")
+    assert Quarantine(store).reason(Subject("c", "another")) is None
 
 
 def test_deaths_under_other_versions_do_not_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "library_version", lambda name: "0.1")
-    assert stored_quarantine(store).reason(WORK) is None
+    assert Quarantine(store).reason(WORK) is None
 
 
 def test_deaths_expire(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert quarantined(store)[0].expires == pytest.approx(store.clock() + quarantine.EXPIRY_SECONDS, abs=60)
     monkeypatch.setattr(quarantine, "EXPIRY_SECONDS", -60.0)
-    assert stored_quarantine(store).reason(WORK) is None
+    assert Quarantine(store).reason(WORK) is None
     assert quarantined(store) == []
 
 
 def test_a_retry_ignores_the_quarantine_of_earlier_runs(store: Store) -> None:
-    retry = stored_quarantine(store, retry=True)
+    retry = Quarantine(store, retry=True)
     assert retry.reason(WORK) is None
     for _ in range(2):
         retry.note(WORK, DIED)
@@ -61,14 +54,46 @@ def test_a_retry_ignores_the_quarantine_of_earlier_runs(store: Store) -> None:
 
 
 def test_what_is_in_quarantine_is_listed_and_lifted(store: Store) -> None:
-    stored_quarantine(store).note(Subject("c" * 64, "model that died once"), DIED)
+    Quarantine(store).note(Subject("c" * 64, "model that died once"), DIED)
     assert [(item.name, item.deaths) for item in quarantined(store)] == [(WORK.name, 2), (OTHER.name, 2)]
     assert [item.id for item in lift(store, ["aaa"])] == [WORK.key]
-    assert stored_quarantine(store).reason(WORK) is None
+    assert Quarantine(store).reason(WORK) is None
     assert [item.id for item in quarantined(store)] == [OTHER.key]
-    stored_quarantine(store).note(WORK, DIED)
-    assert stored_quarantine(store).reason(WORK) is None, "the first death after it was lifted"
+    Quarantine(store).note(WORK, DIED)
+    assert Quarantine(store).reason(WORK) is None, "the first death after it was lifted"
     with pytest.raises(InputError, match="'aaa' is not in quarantine"):
         lift(store, ["aaa"])
     assert len(lift(store, [])) == 1
     assert quarantined(store) == []
+
+
+DEATH = CallResult(Outcome.CRASHED, message="the worker died: SIGABRT", died=True)
+GOOD = CallResult(Outcome.OK, {"x": 1})
+MODEL = Subject.model("d" * 64)
+
+
+def test_second_death_is_the_last(store: Store) -> None:
+    deaths = Quarantine(store)
+    deaths.note(MODEL, DEATH)
+    assert deaths.reason(MODEL) is None
+    deaths.note(MODEL, DEATH)
+    assert deaths.reason(MODEL) == (
+        "model dddddddddddd is quarantined: it killed its worker 2 times, last: the worker died: SIGABRT;"
+        " try it again with --again failed, or 'autoopt store verify --lift dddddddddddd'"
+    )
+    assert deaths.reason(Subject.model("e" * 64)) is None
+
+
+def test_only_deaths_that_nobody_caused_count(store: Store) -> None:
+    deaths = Quarantine(store)
+    harmless = (
+        CallResult(Outcome.TIMEOUT),
+        CallResult(Outcome.OUT_OF_MEMORY, died=True),
+        CallResult(Outcome.CRASHED),
+        CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True),
+        CallResult(Outcome.FAILED),
+        GOOD,
+    )
+    for result in harmless * 3:
+        deaths.note(MODEL, result)
+    assert deaths.reason(MODEL) is None

@@ -20,10 +20,10 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassRequest, PassStep
+from autoopt.problem.hosts import CallLimits, Host, open_host
 from autoopt.registry import info_to_json, registry
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
-from autoopt.workers.hosts import CallLimits, Host, open_host
 
 INTERPRETERS = ("local", "python_env", "isolated_ort")
 SITE = Path(np.__file__).parent.parent
