@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 
+_ERROR_NAME: Final = re.compile(r"^OSError: \[Errno \d+\] ")
+"""The prefix of the message of a system's error."""
 _UNREADABLE: Final = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 """Errors of the system that the path itself causes."""
-_NO_SPACE: Final = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
-"""Texts of the system's errors for a full disk, as libraries pass them on."""
-_ERROR_NAME: Final = re.compile(r"^OSError: \[Errno \d+\] ")
-"""The prefix of such an error."""
 MAX_PATH_CHARS: Final = 4096
 """Characters of a path that an error shows: Linux takes no longer paths."""
 EXIT_INTERRUPTED = 130
@@ -140,11 +138,10 @@ class SystemFailure(AutooptError):
     exit_code = 3
 
 
-def raise_if_disk_full(message: str) -> None:
-    """Raise for a full disk, which says nothing about the model and must not be stored as its failure."""
-    if any(text in message for text in _NO_SPACE):
-        remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
-        raise SystemFailure(_ERROR_NAME.sub("", message), remedy=remedy)
+def full_disk(message: str) -> SystemFailure:
+    """The error for a full disk, from the message of what failed."""
+    remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
+    return SystemFailure(_ERROR_NAME.sub("", message), remedy=remedy)
 
 
 class TimeUp(Exception):

@@ -1,8 +1,15 @@
-"""The outcome of a pass run, a measurement or a trial: a value, never an exception."""
+"""The outcome of a pass run, a measurement or a trial, and the cause of a failure: values, never exceptions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Final
+
+_FULL_DISK: Final = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
+"""Texts of the system's errors for a full disk, as native libraries pass them on."""
+_NO_FILES: Final = "Too many open files"
+"""Text of the system's error, as native libraries pass it on."""
 
 
 class Outcome(StrEnum):
@@ -32,3 +39,46 @@ class Outcome(StrEnum):
     def retryable(self) -> bool:
         """True for failures that a retry of the run executes again; a plain second run reuses them."""
         return self in (Outcome.FAILED, Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
+
+
+class Cause(StrEnum):
+    """The cause of a failure. What lies outside the work is tried again alone, and by later runs."""
+
+    WORK = "the work itself"
+    MACHINE = "other work on the machine"
+    """Something killed the worker, or kept the machine busy until the time limit."""
+    SET_UP = "the set-up of the machine"
+    """A missing module or permission, no connection, too many open files, too little memory for the attempt."""
+    FULL_DISK = "a full disk"
+    """Nothing is stored of the work: it says nothing about the model."""
+
+
+def cause_of(error: BaseException, outcome: Outcome) -> Cause:
+    """The cause of a failure that an exception with this outcome reports, perhaps by its own cause.
+
+    A refusal is about the work, unless the exception says otherwise in its attribute `cause`.
+    """
+    errors = list(chain_of(error))
+    if any(reports_full_disk(str(each)) for each in errors):
+        return Cause.FULL_DISK
+    if outcome is Outcome.REFUSED:
+        return getattr(error, "cause", Cause.WORK)
+    if outcome is Outcome.FAILED and any(map(_is_set_up, errors)):
+        return Cause.SET_UP
+    return Cause.WORK
+
+
+def reports_full_disk(text: str) -> bool:
+    """True if an error or the output of a worker has the system's words for a full disk."""
+    return any(words in text for words in _FULL_DISK)
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and those that it was raised for."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_set_up(error: BaseException) -> bool:
+    return isinstance(error, ImportError | PermissionError | ConnectionError) or _NO_FILES in str(error)

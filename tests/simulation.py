@@ -30,7 +30,7 @@ from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
 from autoopt.model.inspection import Inspection
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.problem import reading as sources
 from autoopt.problem.goal import GoalRequest, make_goal
@@ -138,7 +138,7 @@ class SimulatedPool(WorkerPool):
         except Crash:
             return CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
         except Kill:
-            return CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True)
+            return CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, cause=Cause.MACHINE)
         except MemoryError:
             return CallResult(Outcome.OUT_OF_MEMORY, message="MemoryError")
         except Hang:

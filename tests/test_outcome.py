@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from autoopt.outcome import Outcome
+import errno
+
+import pytest
+
+from autoopt.errors import InputError
+from autoopt.outcome import Cause, Outcome, cause_of
+from autoopt.passes.execution.current_model import TooLarge
 
 
 def test_a_chain_continues_after_success_or_no_change() -> None:
@@ -20,3 +26,28 @@ def test_no_outcome_is_good_and_retryable() -> None:
 
 def test_an_outcome_is_its_own_text() -> None:
     assert all(Outcome(str(outcome)) is outcome for outcome in Outcome)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "cause"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), Outcome.FAILED, Cause.FULL_DISK),
+        (RuntimeError("write failed: Disk quota exceeded"), Outcome.REFUSED, Cause.FULL_DISK),
+        (ModuleNotFoundError("No module named 'x'"), Outcome.FAILED, Cause.SET_UP),
+        (PermissionError(errno.EACCES, "Permission denied"), Outcome.FAILED, Cause.SET_UP),
+        (PermissionError(errno.EACCES, "Permission denied"), Outcome.REFUSED, Cause.WORK),
+        (ConnectionResetError("reset"), Outcome.FAILED, Cause.SET_UP),
+        (OSError(errno.EMFILE, "Too many open files"), Outcome.FAILED, Cause.SET_UP),
+        (RuntimeError("open: Too many open files"), Outcome.FAILED, Cause.SET_UP),
+        (TooLarge("a model of 9 GB"), Outcome.REFUSED, Cause.SET_UP),
+        (ValueError("about PermissionError"), Outcome.FAILED, Cause.WORK),
+    ],
+)
+def test_the_cause_of_a_failure_is_told_by_its_exception(error: Exception, outcome: Outcome, cause: Cause) -> None:
+    assert cause_of(error, outcome) is cause
+
+
+def test_an_error_that_names_another_one_has_its_cause() -> None:
+    error = InputError("script.py:1: no module")
+    error.__cause__ = ImportError("no module")
+    assert cause_of(error, Outcome.FAILED) is Cause.SET_UP

@@ -150,8 +150,9 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
                 model = parse(copy)
             except InputError as error:
                 raise type(error)(error.what, where=str(source), remedy=error.remedy) from error
+            repairs = _plain_locations(model)
             files = _open_files(source, model, open_files)
-            repairs = repair(model)
+            repairs += repair(model)
             if repairs:
                 copy.write_bytes(model.SerializeToString(deterministic=True))
         states |= {file.fileno(): version_of(os.fstat(file.fileno())) for file in files.values()}
@@ -200,7 +201,7 @@ def download_model(url: str, folder: Path, cache: Path) -> Path:
     shutil.copyfile(graph, path)
     if path.suffix == ".ort":
         return path
-    for location in sorted(external_locations(parse(path))):
+    for location in sorted(map(_without_dots, external_locations(parse(path)))):
         if not _location_problem(location):
             (folder / location).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(fetch(beside(url, location), cache), folder / location)
@@ -243,6 +244,21 @@ def _open_model(source: Path) -> IO[bytes]:
         os.close(descriptor)
         raise NotAdmitted(problem, where=str(source))
     return os.fdopen(descriptor, "rb")
+
+
+def _plain_locations(model: ModelProto) -> list[str]:
+    """Name external data without `./`, as a file of the store is named; returns a few words if one had it."""
+    is_changed = False
+    for tensor in external_tensors(model):
+        for entry in tensor.external_data:
+            plain = _without_dots(entry.value)
+            if entry.key == "location" and entry.value != plain:
+                entry.value, is_changed = plain, True
+    return ["external data named without ./"] if is_changed else []
+
+
+def _without_dots(location: str) -> str:
+    return "/".join(part for part in location.split("/") if part != ".") or location
 
 
 def _location(tensor: TensorProto) -> str:

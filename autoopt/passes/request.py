@@ -13,12 +13,10 @@ from typing import Final
 from autoopt.json_codec import JsonObject
 from autoopt.model.model_file import ModelFile
 from autoopt.model.roles import Kind
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.target import Accelerator
 
 RUN_PASSES: Final = "autoopt.passes.runner:run"
-TOO_LARGE: Final = "too large for the memory of this worker"
-"""Opens the text of a refusal that holds for this machine and its limits only."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,8 @@ class StepReply:
     node: str = ""
     message: str = ""
     """Reason in one line, unless the outcome is good."""
+    cause: Cause = Cause.WORK
+    """Of a failure."""
     seconds: float = 0.0
     session_options: JsonObject = field(default_factory=dict)
     """Session options of the candidate after the step."""

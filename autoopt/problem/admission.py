@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.data.digest import InputChanged
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import InputError, SystemFailure, full_disk
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import cached, is_url, shown_source, url_name
@@ -21,7 +21,7 @@ from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.model_file import ModelFile
 from autoopt.model.packaged_models import is_packaged
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.passes.base.build import full_config
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
 from autoopt.problem.content_keys import PassRunInput, pass_run_key
@@ -204,5 +204,7 @@ def _run(resources: Resources, name: str, digest: str, request: PassRequest) -> 
         reply = from_json(PassReply, result.value).steps[0]
         if reply.outcome is Outcome.OK:
             return reply
+        if reply.cause is Cause.FULL_DISK:
+            raise full_disk(reply.message)
         message = reply.message
     raise InputError(f"cannot be converted to ONNX: {message}", where=name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autoopt.distributions import library_version
 from autoopt.errors import InputError
 from autoopt.option_names import option
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.store import Store
 from autoopt.store.records import DeathRecord
 from autoopt.workers.process import CallResult
@@ -73,7 +73,7 @@ class Quarantine:
 
     def note(self, subject: Subject, result: CallResult) -> None:
         """Record the result of a call, if it was a death that the work itself caused."""
-        if not result.died or result.transient or result.outcome is not Outcome.CRASHED:
+        if not result.died or result.cause is not Cause.WORK or result.outcome is not Outcome.CRASHED:
             return
         with self._lock:
             self._deaths.setdefault(subject.key, []).append(result.message)

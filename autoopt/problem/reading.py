@@ -18,11 +18,11 @@ import autoopt.data
 import autoopt.measure
 import autoopt.model
 from autoopt.data import DataConfig
-from autoopt.errors import InputError, SystemFailure, raise_if_disk_full
+from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.problem.quarantine import Subject
 from autoopt.problem.resources import Resources
 from autoopt.workers import CallResult, WorkerPool, reading_call
@@ -106,12 +106,11 @@ def first_call(
     if quarantine.any:
         reason = quarantine.reason(Subject.model(subject()))
         if reason is not None:
-            return CallResult(Outcome.CRASHED, message=reason, transient=True)
+            return CallResult(Outcome.CRASHED, message=reason, cause=Cause.MACHINE)
     resources.pool.warm(READING, workers=1)
     result = call(resources.pool, function, payload, limit)
-    raise_if_disk_full(result.message)
-    for step in (result.value or {}).get("steps", ()):
-        raise_if_disk_full(step["message"])
+    if result.cause is Cause.FULL_DISK:
+        raise result.to_exception()
     if result.died:
         quarantine.note(Subject.model(subject()), result)
     return result

@@ -289,9 +289,10 @@ def _answer(request: CallRequest) -> bytes:
             value = protocol.resolve(request.call)(request.payload)
             return _finish(Reply(request.token, Outcome.OK, value), started)
     except BaseException as error:
-        outcome, message = protocol.judge(error)
+        outcome, cause, message = protocol.judge(error)
         details = "".join(traceback.format_exception(error))[-protocol.MAX_DETAILS_CHARS :]
-        reply = Reply(request.token, outcome, message=message, error=ErrorRecord.of(error), details=details)
+        record = ErrorRecord.of(error)
+        reply = Reply(request.token, outcome, message=message, cause=cause, error=record, details=details)
     return _finish(reply, started)
 
 

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from autoopt.errors import ErrorRecord
 from autoopt.memory import machine_memory
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.workers.fork_server import child_environment, end_servers, preload
 from autoopt.workers.gate import FOREVER, Gate, pausable, report_waiting
 from autoopt.workers.process import CallResult, Cancelled, KilledAtStart, WorkerProcess
@@ -143,7 +143,7 @@ class WorkerPool:
                 return worker.call(request, timeout, cap, self._is_closed, until)
             except KilledAtStart as error:
                 record = ErrorRecord("SystemFailure", str(error))
-                return CallResult(Outcome.CRASHED, message=str(error), error=record, transient=True)
+                return CallResult(Outcome.CRASHED, message=str(error), error=record, cause=Cause.MACHINE)
         finally:
             self._give_back(worker)
 
@@ -296,7 +296,7 @@ def _or_alone(
     result: CallResult, pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float
 ) -> CallResult:
     """The result of a call, or that of the same call alone on the machine if other work may have ended it."""
-    if result.transient:
+    if result.cause is Cause.MACHINE:
         with Gate(on_wait=report_waiting).measuring():
             result = pool.call(function, payload, timeout)
     return result

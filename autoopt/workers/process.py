@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autoopt.errors import AutooptError, ErrorRecord, InputError, SystemFailure
+from autoopt.errors import AutooptError, ErrorRecord, InputError, SystemFailure, full_disk
 from autoopt.json_codec import from_json
 from autoopt.memory import oom_kills, resident
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome, reports_full_disk
 from autoopt.workers import protocol
 from autoopt.workers.fork_server import start_worker
 from autoopt.workers.protocol import CallRequest, Reply, show_record
@@ -75,9 +75,8 @@ class CallResult:
     """True if the process ended by itself, so that nobody killed it."""
     error: ErrorRecord | None = None
     """The exception that the function raised."""
-    transient: bool = False
-    """True if the cause may lie outside the work: something killed the worker, or kept the machine busy until the time
-    limit. The work deserves another try."""
+    cause: Cause = Cause.WORK
+    """Of a failure."""
     shared: bool = False
     """True if the worker had served other calls, which may have left something behind."""
 
@@ -85,8 +84,10 @@ class CallResult:
         """Build the exception to raise for a call without a value.
 
         It has the class that the worker's error has, `InputError` if that is outside the error family. It names the
-        place `where`, unless the error names one already.
+        place `where`, unless the error names one already. A full disk is a `SystemFailure`.
         """
+        if self.cause is Cause.FULL_DISK:
+            return full_disk(self.message)
         record = self.error or ErrorRecord("InputError", self.message or f"the worker ended: {self.outcome}")
         if where and where not in self.message:
             place = f"{where}: {record.where}" if record.where else where
@@ -252,7 +253,7 @@ class WorkerProcess:
                 busy = MachineLoad.now(self._pid).disturbed_since(load)
                 limit = min(seconds, timeout or math.inf)
                 stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {limit:g} s", seconds)
-                return replace(stopped, transient=busy)
+                return replace(stopped, cause=Cause.MACHINE if busy else Cause.WORK)
             if cancelled():
                 raise Cancelled("cancelled")
             if memory and self._exceeds(memory):
@@ -346,7 +347,9 @@ class WorkerProcess:
                 # Worker functions return objects; their callers read them as the record of that function.
                 value: Any = reply.value
                 seconds = max(0.0, reply.seconds - self._seconds_paused())
-                return CallResult(reply.outcome, value, reply.message, seconds, reply.details, error=reply.error)
+                return CallResult(
+                    reply.outcome, value, reply.message, seconds, reply.details, error=reply.error, cause=reply.cause
+                )
         return None
 
     def _stop(self, outcome: Outcome, message: str, seconds: float) -> CallResult:
@@ -363,7 +366,7 @@ class WorkerProcess:
         code = self._process.poll()
         self.kill()
         output = self._last_output()
-        killed = code == -signal.SIGKILL
+        cause = Cause.MACHINE if code == -signal.SIGKILL else Cause.WORK
         if not self._pid:
             printed = output or self._process.server.output.decode("utf-8", "replace")
             reason = protocol.shorten(printed) or _exit_name(code)
@@ -374,7 +377,9 @@ class WorkerProcess:
         if not message:
             outcome = Outcome.CRASHED
             message = ": ".join(filter(None, ("the worker died", _exit_name(code), _last_line(output)[:300])))
-        return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True, transient=killed)
+            if reports_full_disk(message):
+                cause = Cause.FULL_DISK
+        return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True, cause=cause)
 
     def _memory_problem(self, code: int | None, output: str, memory: int | None, oom_kill: bool) -> str:
         """Describe how the worker ran out of memory; empty if it died of something else."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from autoopt.errors import AutooptError, ErrorRecord, one_line
 from autoopt.json_codec import from_json, to_json
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome, cause_of, chain_of
 
 MAX_MESSAGE_CHARS = 2000
 MAX_DETAILS_CHARS = 4000
@@ -73,6 +73,8 @@ class Reply:
     """The function's JSON value."""
     message: str = ""
     """One line, empty unless the call failed."""
+    cause: Cause = Cause.WORK
+    """Of a failure."""
     error: ErrorRecord | None = None
     details: str = ""
     """The end of the traceback."""
@@ -120,24 +122,23 @@ def reports_failed_allocation(text: str) -> bool:
     return bool(_FAILED_ALLOCATION.search(text))
 
 
-def judge(error: BaseException) -> tuple[Outcome, str]:
-    """Give the outcome and the one-line message of an exception.
+def judge(error: BaseException) -> tuple[Outcome, Cause, str]:
+    """Give the outcome, the cause and the one-line message of an exception.
 
     The outcome is the exception's own attribute `outcome` if it has one, `out_of_memory` if the exception or one of its
     causes is a failed allocation, `failed` otherwise.
     """
     outcome = getattr(error, "outcome", None)
     if outcome is not None:
-        return Outcome(outcome), shorten(str(error))
+        return Outcome(outcome), cause_of(error, outcome), shorten(str(error))
     message = shorten(str(ErrorRecord.of(error)))
-    if isinstance(error, AutooptError):
-        return Outcome.FAILED, message
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, MemoryError) or reports_failed_allocation(str(cause)):
-            return Outcome.OUT_OF_MEMORY, message
-        cause = cause.__cause__ or cause.__context__
-    return Outcome.FAILED, message
+    if not isinstance(error, AutooptError) and any(map(_is_failed_allocation, chain_of(error))):
+        return Outcome.OUT_OF_MEMORY, Cause.WORK, message
+    return Outcome.FAILED, cause_of(error, Outcome.FAILED), message
+
+
+def _is_failed_allocation(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or reports_failed_allocation(str(error))
 
 
 ROOT = "autoopt"

@@ -18,8 +18,8 @@ from autoopt.errors import SystemFailure, TimeUp
 from autoopt.measure.meters import METERS
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.model.model_file import ModelFile
-from autoopt.outcome import Outcome
-from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest, PassStep, StepReply
+from autoopt.outcome import Cause, Outcome
+from autoopt.passes.request import PassReply, PassRequest, PassStep, StepReply
 from autoopt.problem.hosts import CallLimits, Host, HostReply
 from autoopt.problem.quarantine import Subject
 from autoopt.problem.reading import first_call
@@ -180,9 +180,9 @@ def test_a_subject_that_killed_two_workers_is_quarantined(simulation: Simulation
     assert len(host.limits) == 2
 
 
-KILLED = CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True)
-SET_UP = StepReply("name_fix", Outcome.FAILED, message="ModuleNotFoundError: No module named 'x'")
-NO_MEMORY = StepReply("name_fix", Outcome.REFUSED, message=f"{TOO_LARGE}: a model of 9 GB")
+KILLED = CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, cause=Cause.MACHINE)
+SET_UP = StepReply("name_fix", Outcome.FAILED, message="no permission", cause=Cause.SET_UP)
+NO_MEMORY = StepReply("name_fix", Outcome.REFUSED, message="too large", cause=Cause.SET_UP)
 
 
 @dataclass
@@ -202,7 +202,7 @@ class RecoveringHost(FakeHost):
     "first",
     [
         HostReply(KILLED, None),
-        HostReply(CallResult(Outcome.TIMEOUT, message="stopped", transient=True), None),
+        HostReply(CallResult(Outcome.TIMEOUT, message="stopped", cause=Cause.MACHINE), None),
         HostReply(CallResult(Outcome.OK, {}), PassReply((SET_UP,))),
         HostReply(CallResult(Outcome.OK, {}), PassReply((NO_MEMORY,))),
     ],
@@ -220,15 +220,19 @@ def test_what_the_machine_may_have_caused_is_tried_again_alone(
 def test_a_worker_that_is_killed_from_outside_is_never_quarantined(simulation: Simulation) -> None:
     host = FakeHost(result=KILLED)
     for _ in range(4):
-        assert call(simulation, host).result.transient
+        assert call(simulation, host).result.cause is Cause.MACHINE
     assert len(host.limits) == 8
 
 
 @pytest.mark.parametrize(
     "host",
     [
-        FakeHost(result=CallResult(Outcome.FAILED, message="OSError: [Errno 28] No space left on device")),
-        FakeHost(steps=(StepReply("name_fix", Outcome.FAILED, message="Disk quota exceeded"),)),
+        FakeHost(
+            result=CallResult(
+                Outcome.FAILED, message="OSError: [Errno 28] No space left on device", cause=Cause.FULL_DISK
+            )
+        ),
+        FakeHost(steps=(StepReply("name_fix", Outcome.FAILED, message="Disk quota exceeded", cause=Cause.FULL_DISK),)),
     ],
 )
 def test_a_full_disk_is_no_failure_of_the_model(simulation: Simulation, host: Host) -> None:
@@ -260,7 +264,7 @@ def test_a_first_call_that_failed_beside_other_work_is_repeated_only_if_it_matte
 
     def time_out(_: object, function: str, *__: object) -> CallResult:
         made.append(function)
-        return CallResult(Outcome.TIMEOUT, transient=True)
+        return CallResult(Outcome.TIMEOUT, cause=Cause.MACHINE)
 
     monkeypatch.setattr(SimulatedPool, "call", time_out)
     first_call(simulation.resources, "a:b", {}, subject=lambda: "digest", limit=1.0, call=call)

@@ -189,6 +189,17 @@ def test_good_external_data_is_copied_and_loads(pool: WorkerPool, place: Path, t
     assert onnx.numpy_helper.to_array(weight).tolist() == WEIGHT.tolist()
 
 
+def test_a_location_may_begin_with_the_models_own_folder(pool: WorkerPool, place: Path, tmp_path: Path) -> None:
+    (place / "sub").mkdir()
+    (place / "sub" / "w.bin").write_bytes(WEIGHT.tobytes())
+    result = admit(pool, external(place, location="./sub/./w.bin"), tmp_path)
+    assert result.value
+    assert result.value["files"] == ["model.onnx", "sub/w.bin"]
+    assert result.value["repairs"] == ["external data named without ./"]
+    weight = load(tmp_path / "dest" / "model.onnx").graph.initializer[0]
+    assert onnx.numpy_helper.to_array(weight).tolist() == WEIGHT.tolist()
+
+
 def test_files_that_the_graph_does_not_name_stay_outside(pool: WorkerPool, tmp_path: Path) -> None:
     path = builders.write(builders.mlp(), tmp_path / "in")
     (path.parent / "notes.txt").write_text("mine")

@@ -12,6 +12,7 @@ from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.problem.content_keys import PassRunInput, pass_run_key
+from autoopt.problem.load import read
 from autoopt.problem.run_request import RunRequest
 from autoopt.registry import registry
 from autoopt.spec import load_dag
@@ -74,7 +75,7 @@ def test_data_of_a_zoo_start_from_the_root(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_remembers_the_root_for_its_resume(data: Path) -> None:
-    again = RunRequest.from_json(RunRequest(dag=DAG, data_root=data).to_json())
+    again = RunRequest.from_json(read(RunRequest(dag=DAG, data_root=data)).to_json())
     assert again.data_root == str(data)
 
 

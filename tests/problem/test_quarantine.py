@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.problem import quarantine
 from autoopt.problem.quarantine import Quarantine, Subject, lift, quarantined
 from autoopt.store import Store, open_store
@@ -90,7 +90,7 @@ def test_only_deaths_that_nobody_caused_count(store: Store) -> None:
         CallResult(Outcome.TIMEOUT),
         CallResult(Outcome.OUT_OF_MEMORY, died=True),
         CallResult(Outcome.CRASHED),
-        CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True),
+        CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, cause=Cause.MACHINE),
         CallResult(Outcome.FAILED),
         GOOD,
     )

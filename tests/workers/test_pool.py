@@ -14,7 +14,7 @@ from children import HANG_SECONDS
 from watching import all_gone, pids_from
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.workers import Cancelled, WorkerPool
 
 
@@ -160,7 +160,7 @@ def test_a_worker_that_was_killed_at_its_start_is_replaced_once_then_the_call_ha
                 assert pool.call("json:dumps", {}).value == "{}"
             else:
                 result = pool.call("json:dumps", {})
-                assert (result.outcome, result.transient, result.died) == (Outcome.CRASHED, True, False)
+                assert (result.outcome, result.cause, result.died) == (Outcome.CRASHED, Cause.MACHINE, False)
                 assert result.message == "the worker process could not start: SIGKILL"
                 assert isinstance(result.to_exception(), SystemFailure)
                 assert pool.call("json:dumps", {}).value == "{}"

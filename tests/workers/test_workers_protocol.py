@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from autoopt.errors import ErrorRecord, InputError
 from autoopt.json_codec import from_json
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.workers import protocol
 
 JSON = st.recursive(
@@ -28,13 +28,13 @@ def test_a_shortened_text_is_one_printable_bounded_line(text: str) -> None:
 def test_a_failed_allocation_is_found_among_the_causes() -> None:
     error = ValueError("conversion failed")
     error.__cause__ = MemoryError()
-    assert protocol.judge(error) == (Outcome.OUT_OF_MEMORY, "ValueError: conversion failed")
+    assert protocol.judge(error) == (Outcome.OUT_OF_MEMORY, Cause.WORK, "ValueError: conversion failed")
 
 
 @given(JSON)
 def test_a_reply_survives_its_line_with_its_error_as_fields(value: object) -> None:
     error = ErrorRecord.of(InputError("bad", where="m.onnx", remedy="check it"))
-    reply = protocol.Reply("token", Outcome.FAILED, value, "m.onnx: bad", error, "Traceback", 0.5, 42)
+    reply = protocol.Reply("token", Outcome.FAILED, value, "m.onnx: bad", Cause.WORK, error, "Traceback", 0.5, 42)
     line = reply.encode()
     assert line.count(b"\n") == 1
     copy = from_json(protocol.Reply, json.loads(line))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from collections.abc import Callable
@@ -10,19 +9,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from autoopt.engine.work.context import RunContext
-from autoopt.errors import TimeUp, raise_if_disk_full
-from autoopt.outcome import Outcome
-from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
+from autoopt.errors import TimeUp, full_disk
+from autoopt.outcome import Cause, Outcome
+from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.problem.hosts import CallLimits, Host, HostReply, Reply
 from autoopt.problem.quarantine import Subject
 from autoopt.workers import CallResult, Gate
 
 WAITING = "waiting"
 """Phase in which calls wait for other runs on this machine."""
-_SETUP_ERRORS = re.compile(
-    r"\b(ModuleNotFoundError|ImportError|PermissionError|ConnectionError|ConnectionRefusedError|ConnectionResetError)\b"
-    r"|Too many open files"
-)
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,8 @@ def run_pass(ctx: RunContext, host: Host, request: PassRequest, terms: CallTerms
 
     reply = guarded_call(ctx, host, terms, work)
     for step in reply.reply.steps if reply.reply else ():
-        raise_if_disk_full(step.message)
+        if step.cause is Cause.FULL_DISK:
+            raise full_disk(step.message)
     return reply
 
 
@@ -71,24 +67,18 @@ def guarded_call(
     quarantine = ctx.resources.quarantine
     reason = quarantine.reason(terms.subject)
     if reason is not None:
-        return HostReply(CallResult(Outcome.CRASHED, message=reason, transient=True), None)
+        return HostReply(CallResult(Outcome.CRASHED, message=reason, cause=Cause.MACHINE), None)
     reply = _gated_call(ctx, host, terms, work)
     result = reply.result
-    steps = reply.reply.steps if isinstance(reply.reply, PassReply) else ()
-    failures = [(result.outcome, result.message), *((step.outcome, step.message) for step in steps)]
-    if result.transient or any(is_setup_failure(outcome, message) for outcome, message in failures):
+    ends: list[CallResult | StepReply] = [result]
+    if isinstance(reply.reply, PassReply):
+        ends += reply.reply.steps
+    if any(end.cause is not Cause.WORK for end in ends):
         reply = _gated_call(ctx, host, replace(terms, exclusive=True, fresh=True), work)
-    elif result.shared and not {outcome for outcome, _ in failures}.isdisjoint((Outcome.FAILED, Outcome.CRASHED)):
+    elif result.shared and any(end.outcome in (Outcome.FAILED, Outcome.CRASHED) for end in ends):
         reply = _gated_call(ctx, host, replace(terms, fresh=True), work)
     quarantine.note(terms.subject, reply.result)
     return reply
-
-
-def is_setup_failure(outcome: Outcome, message: str) -> bool:
-    """True if a failure says more about this machine's set-up than about the work."""
-    if outcome is Outcome.REFUSED:
-        return message.startswith(TOO_LARGE)
-    return outcome is Outcome.FAILED and bool(_SETUP_ERRORS.search(message))
 
 
 def _gated_call(
@@ -115,8 +105,9 @@ def _gated_call(
         attempt.counts.add_seconds(terms.phase, ended - began)
         if terms.exclusive and passage.passed_over:
             # This process was suspended, and others worked meanwhile.
-            reply = replace(reply, result=replace(reply.result, transient=True))
-    raise_if_disk_full(reply.result.message)
+            reply = replace(reply, result=replace(reply.result, cause=Cause.MACHINE))
+    if reply.result.cause is Cause.FULL_DISK:
+        raise reply.result.to_exception()
     if reply.result.outcome is Outcome.TIMEOUT and (seconds < terms.limit or ended >= latest):
         raise TimeUp
     return reply

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autoopt.data import DataConfig
 from autoopt.data.digest import GENERATED
-from autoopt.engine.work.calls import CallTerms, guarded_call, is_setup_failure
+from autoopt.engine.work.calls import CallTerms, guarded_call
 from autoopt.engine.work.context import RunContext
 from autoopt.json_codec import JsonValue
 from autoopt.measure.meters import CUSTOM, Meter, meters_for
@@ -18,7 +18,7 @@ from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.model.model_set import MODEL_SET
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.problem.content_keys import EvaluationInput, evaluation_key
 from autoopt.problem.environment import environment
 from autoopt.problem.hosts import HostReply
@@ -214,7 +214,7 @@ def evaluation_record(
 ) -> EvaluationRecord:
     """The record of a meter's answer."""
     details = dict(reply.details)
-    if result.transient or is_setup_failure(result.outcome, result.message):
+    if result.cause is not Cause.WORK:
         details[TRANSIENT] = True
         details["disturbed"] = True
     recorded = dict(environment())

@@ -5,19 +5,19 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.digest import InputChanged, digest_path
-from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
+from autoopt.engine.work.calls import CallTerms, run_pass
 from autoopt.engine.work.context import RunContext, claim_or_wait, released_on_error
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.passes.request import PassRequest, PassStep, StepReply
 from autoopt.problem.content_keys import Implementation, PassRunInput, pass_run_key
 from autoopt.problem.environment import environment
@@ -270,9 +270,9 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
     if len(group) > 1:
         return False
     result, name = answer.result, group[0].info.name
-    failure = StepReply(name, result.outcome, group[0].config, message=result.message, seconds=result.seconds)
-    if result.transient:
-        failure = replace(failure, reports={TRANSIENT: True})
+    failure = StepReply(
+        name, result.outcome, group[0].config, message=result.message, cause=result.cause, seconds=result.seconds
+    )
     _record(ctx, group[0], progress, failure)
     return True
 
@@ -307,7 +307,7 @@ def _record(ctx: RunContext, configured: ConfiguredNode, progress: ChainProgress
     if outcome is Outcome.OUT_OF_MEMORY:
         recorded_environment[MEMORY] = ctx.attempt.retry.memory
     reports = dict(step.reports)
-    if is_setup_failure(outcome, step.message):
+    if step.cause is not Cause.WORK:
         reports[TRANSIENT] = True
     record = PassRunRecord(
         key=_key(ctx, configured, before),

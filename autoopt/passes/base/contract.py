@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NewType, TypeAlias
 
 from autoopt.json_codec import JsonObject
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Refused(Exception):
     """The pass cannot take this model or these parameters. The text gives the reason in one line."""
 
     outcome: ClassVar[Outcome] = Outcome.REFUSED
+    cause: ClassVar[Cause] = Cause.WORK
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from autoopt.errors import InputError, allocation_text, one_line
 from autoopt.model.io import load, save
 from autoopt.model.lazy_imports import ir
 from autoopt.model.random_nodes import distinct_seeds
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome, cause_of
 from autoopt.passes.base.contract import PassContext, Refused, Retry, SessionOptions, Touch
 from autoopt.passes.base.conversion import keep_apart, to_ir, to_proto
 from autoopt.registry import form_of
@@ -48,6 +48,8 @@ class LifecycleResult:
     model: ModelProto | Path | None = None
     """The new model, or the file or folder in which it is; set where the outcome is `ok`."""
     message: str = ""
+    cause: Cause = Cause.WORK
+    """Of a failure."""
     retry: Retry | None = None
     """The adjusted parameters; set where the outcome is `retry`."""
 
@@ -96,7 +98,7 @@ def _run_phase(phase: Callable[[], ModelProto | Path | Retry | None], makes_mode
     try:
         result = phase()
     except Exception as error:  # a pass is third-party code: its failure is a value
-        return LifecycleResult(outcome_of(error), message=describe_error(error))
+        return failure_of(error)
     if isinstance(result, Retry):
         return LifecycleResult(Outcome.RETRY, message=result.reason, retry=result)
     if result is None or not makes_model:
@@ -107,8 +109,13 @@ def _run_phase(phase: Callable[[], ModelProto | Path | Retry | None], makes_mode
     return LifecycleResult(Outcome.OK, result)
 
 
-def outcome_of(error: Exception) -> Outcome:
-    """Map an exception raised by a pass to an outcome."""
+def failure_of(error: Exception) -> LifecycleResult:
+    """The end of a pass that raised an exception."""
+    outcome = _outcome_of(error)
+    return LifecycleResult(outcome, message=_text_of(error), cause=cause_of(error, outcome))
+
+
+def _outcome_of(error: Exception) -> Outcome:
     if isinstance(error, MemoryError) or "bad_alloc" in str(error):
         return Outcome.OUT_OF_MEMORY
     if isinstance(error, (ModuleNotFoundError, InputError)):
@@ -120,7 +127,16 @@ def outcome_of(error: Exception) -> Outcome:
 
 
 def describe_error(error: Exception) -> str:
-    """One line of at most 500 characters: the text of a refusal, otherwise `Type: text`."""
+    """One line of at most 500 characters: the text of a refusal, otherwise `Type: text`.
+
+    An error for a full disk is raised again, because it says nothing about a model.
+    """
+    if cause_of(error, Outcome.FAILED) is Cause.FULL_DISK:
+        raise error
+    return _text_of(error)
+
+
+def _text_of(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return one_line(f"{error.name} is not installed; pip install {error.name.partition('.')[0]}")
     place = script_line(error)

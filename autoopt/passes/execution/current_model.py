@@ -16,10 +16,10 @@ from autoopt.memory import free_memory, return_unused
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
 from autoopt.model.split import is_split, sizes_of
+from autoopt.outcome import Cause
 from autoopt.passes.base import Pass, Refused, Touch
 from autoopt.passes.base.conversion import make_weights_dense
 from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES, fixed_size
-from autoopt.passes.request import TOO_LARGE
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
 from autoopt.registry import form_of
@@ -207,11 +207,17 @@ LIBRARIES: Final = 200 << 20
 """Bytes for the libraries that passes import late."""
 
 
+class TooLarge(Refused):
+    """A refusal that holds for this machine and its limits only."""
+
+    cause = Cause.SET_UP
+
+
 def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     """Compare what a pass will need for a model with what this process may still allocate.
 
     Raises:
-        Refused: it needs more.
+        TooLarge: it needs more.
     """
     form = form_of(type(pass_))
     if form in ("source", "options"):
@@ -229,9 +235,10 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     in_files = size > EXTERNAL_DATA_BYTES or form == "ir"
     needed = int(size * (LAZY_FACTOR if may_stay and in_files else WHOLE_FACTOR)) + LIBRARIES
     if needed > room:
-        raise Refused(
-            f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
-            "free; raise limits.memory, leave the pass out, or use a machine with more memory"
+        raise TooLarge(
+            f"too large for the memory of this worker: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, "
+            f"and {_gigabytes(room)} are free; raise limits.memory, leave the pass out, or use a machine with more "
+            "memory"
         )
 
 

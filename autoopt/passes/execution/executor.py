@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.memory import return_unused
 from autoopt.model import io
@@ -23,16 +22,10 @@ from autoopt.model.roles import Kind
 from autoopt.model.session_options import session_config
 from autoopt.model.split import digest_files, remove, sizes_of
 from autoopt.model.splitting import publish, save_split
-from autoopt.outcome import Outcome
+from autoopt.outcome import Cause, Outcome
 from autoopt.passes.base import Pass, PassContext, Refused, SessionOptions
 from autoopt.passes.base.build import build_pass, full_config
-from autoopt.passes.base.lifecycle import (
-    LifecycleResult,
-    describe_error,
-    model_file,
-    outcome_of,
-    run_lifecycle,
-)
+from autoopt.passes.base.lifecycle import LifecycleResult, failure_of, model_file, run_lifecycle
 from autoopt.passes.execution.current_model import CurrentModel, refuse_too_large
 from autoopt.passes.execution.user_code import UserCode
 from autoopt.passes.request import FailedAttempt, PassStep, StepReply
@@ -106,10 +99,9 @@ class PassExecutor:
             self._run_and_accept(info, config, folder)
             if self._reply.outcome is Outcome.FAILED and self.check and self.current.path.suffix == ".onnx":
                 self._examine_input(info, config, folder)
-        except InputError as error:
-            self._update_reply(outcome=Outcome.REFUSED, message=str(error))
         except Exception as error:  # raised by libraries that load, save or check: a value like any other failure
-            self._update_reply(outcome=outcome_of(error), message=describe_error(error))
+            failure = failure_of(error)
+            self._update_reply(outcome=failure.outcome, message=failure.message, cause=failure.cause)
         if self._reply.path is None:
             shutil.rmtree(folder, ignore_errors=True)
         return replace(self._reply, seconds=time.monotonic() - started)
@@ -123,7 +115,7 @@ class PassExecutor:
         reference.run()
         if reference.outputs is None:
             message = f"the runtime cannot run the input model: {reference.failure}"
-            self._update_reply(outcome=Outcome.REFUSED, message=message)
+            self._update_reply(outcome=Outcome.REFUSED, message=message, cause=Cause.WORK)
         elif self.current.open_wrong_output_shapes(reference.outputs):
             shutil.rmtree(folder, ignore_errors=True)
             self._run_and_accept(info, config, folder)
@@ -132,8 +124,13 @@ class PassExecutor:
         attempts: tuple[FailedAttempt, ...] = ()
         while True:
             run = self._run_with_retries(info, config, attempts)
+            result = run.result
             self._update_reply(
-                params=run.params, attempts=run.attempts, outcome=run.result.outcome, message=run.result.message
+                params=run.params,
+                attempts=run.attempts,
+                outcome=result.outcome,
+                message=result.message,
+                cause=result.cause,
             )
             if run.result.outcome.good:
                 self._accept(run, info, folder)
