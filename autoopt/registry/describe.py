@@ -101,6 +101,9 @@ def form_of(code: PassCode) -> Takes:
     """The form that a class or function takes, by the annotation of the first parameter; without one, a protobuf.
 
     A method without an annotation takes what the one that it overrides takes.
+
+    Raises:
+        InputError: it takes onnxruntime's own `SessionOptions`, which no pass gets.
     """
     functions = [code]
     if inspect.isclass(code):
@@ -108,9 +111,21 @@ def form_of(code: PassCode) -> Takes:
     for function in functions:
         parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
         form = _FORMS.get(_annotation_name(parameters[0].annotation)) if parameters else None
+        if form == "options" and _is_of_onnxruntime(function, parameters[0].name):
+            what = f"{parameters[0].name} of {code.__name__} is annotated with onnxruntime's SessionOptions"
+            raise InputError(what, remedy="import SessionOptions, a dict, from autoopt.passes.base")
         if form is not None:
             return form
     return "proto"
+
+
+def _is_of_onnxruntime(function: PassCode, parameter: str) -> bool:
+    """True if the annotation of a parameter is a class of onnxruntime."""
+    try:
+        annotation = inspect.get_annotations(function, eval_str=True)[parameter]
+    except Exception:  # it may name what only type checkers import
+        return False
+    return str(getattr(annotation, "__module__", "")).startswith("onnxruntime")
 
 
 def is_analysis(code: PassCode) -> bool:

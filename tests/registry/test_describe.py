@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar
 
+import onnxruntime
 import pytest
 
 from autoopt import Boolean, Categorical, Pass
 from autoopt.errors import InputError
+from autoopt.passes.base import SessionOptions
 from autoopt.registry import REQUIRED, Param, ParameterInfo, Unit, describe
 from autoopt.registry.describe import form_of
 from autoopt.target import Accelerator
@@ -127,3 +129,17 @@ def test_a_pass_without_docstring_has_no_summary() -> None:
         return model
 
     assert describe("mute", mute).summary == ""
+
+
+def tune(options: onnxruntime.SessionOptions) -> None:
+    """A pass as one may write it who has not read what passes take."""
+
+
+def test_the_session_options_of_onnxruntime_are_no_form_of_a_model() -> None:
+    with pytest.raises(InputError, match=r"options of tune is annotated .*; import SessionOptions, a dict, from auto"):
+        describe("tune", tune)
+
+    def known(options: SessionOptions) -> None:
+        """A pass that takes what it gets."""
+
+    assert describe("known", known).session_only
