@@ -22,8 +22,10 @@ from autoopt.report.words.markup import shell_word
 from autoopt.settings import settings
 
 if TYPE_CHECKING:
-    from autoopt.dag.compiler.plan import Plan
+    from collections.abc import Mapping
+
     from autoopt.json_codec import JsonValue
+    from autoopt.problem.run_request import RunRequest
 
 EXAMPLES = Path(autoopt.__file__).parent / "dags"
 
@@ -60,7 +62,6 @@ def init(  # noqa: PLR0913  options of the command
     For several models, it is proposed for the largest of them.
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
-    from autoopt.model.packaged_models import is_archive
     from autoopt.problem.resolve import largest_part, propose_dag
 
     if examples:
@@ -77,29 +78,23 @@ def init(  # noqa: PLR0913  options of the command
         raise InputError("a field of the search or measurement", where="--set", remedy="write it into the new file")
     # A written DAG generates no data, so it does not say how to judge models on it.
     options = replace(request.proposal_options, fidelity=bool(request.proposal_options.fidelity))
-    request = replace(request, proposal_options=options)
+    draft = propose_dag(replace(request, proposal_options=options))
     folder = out.parent if out is not None else Path()
-    draft = propose_dag(request)
-    models: JsonValue = path_in_file(str(request.dag), folder)
-    if is_archive(model[0]):
-        models = path_in_file(model[0], folder)
-    elif request.parts:
-        models = {name: path_in_file(path, folder) for name, path in request.parts.items()}
-    plan = draft.plan
-    sources = {"evaluation": request.data, "calibration": request.calibration}
-    fields = {use: _in_file(source, folder) for use, source in sources.items() if source is not None}
-    if draft.state and not request.parts:
-        config = fields["evaluation"]
-        fields["evaluation"] = {**(config if isinstance(config, dict) else {"path": config}), **draft.state}
+    models = _models_in_file(model[0], request, folder)
+    fields = _data_in_file(request, draft.state, folder)
     text = yaml_text(draft.proposal, draft.plan, models, fields, draft.objectives, draft.constraints)
     file = out or Path(f"{draft.proposal.spec.name}.yaml")
     write_file(file, f"{schema_line(folder)}\n{text}", force)
+    plan = draft.plan
     if as_json:
         print_json({**plan.to_json(limit=100), "file": str(file), "dag": file.stem})
         return
     if request.parts:
         typer.echo(f"passes: those for {largest_part(request.parts)}, the largest model; a run tries them on each")
-    _show_reasons(plan)
+    for decision in plan.decisions:
+        typer.echo(f"{decision.what}: {decision.why}")
+    for preference in plan.learned:
+        typer.echo(f"learned: {preference.text}")
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {shell_word(file)}; autoopt run {shell_word(file)}")
 
@@ -117,18 +112,27 @@ def _copy_examples(models: list[str], out: Path, as_json: bool) -> None:
     print_result({"folder": str(out), "files": files}, text, as_json)
 
 
-def _in_file(source: object, folder: Path) -> JsonValue:
-    """A path, or a data configuration with its path, as it is written into a file in `folder`."""
-    if isinstance(source, dict):
-        return {**source, "path": path_in_file(str(source["path"]), folder)}
-    return path_in_file(str(source), folder)
+def _models_in_file(named: str, request: RunRequest, folder: Path) -> JsonValue:
+    """The models of a request as they are written into a file in `folder`; an archive stays one."""
+    from autoopt.model.packaged_models import is_archive
+
+    if request.parts and not is_archive(named):
+        return {name: path_in_file(path, folder) for name, path in request.parts.items()}
+    return path_in_file(named if is_archive(named) else str(request.dag), folder)
 
 
-def _show_reasons(plan: Plan) -> None:
-    for decision in plan.decisions:
-        typer.echo(f"{decision.what}: {decision.why}")
-    for preference in plan.learned:
-        typer.echo(f"learned: {preference.text}")
+def _data_in_file(request: RunRequest, state: Mapping[str, JsonValue], folder: Path) -> dict[str, JsonValue]:
+    """The data of a request as they are written into a file in `folder`, those of one model with its own state."""
+    fields: dict[str, JsonValue] = {}
+    for use, source in (("evaluation", request.data), ("calibration", request.calibration)):
+        if isinstance(source, dict):
+            fields[use] = {**source, "path": path_in_file(str(source["path"]), folder)}
+        elif source is not None:
+            fields[use] = path_in_file(str(source), folder)
+    if state and not request.parts:
+        config = fields["evaluation"]
+        fields["evaluation"] = {**(config if isinstance(config, dict) else {"path": config}), **state}
+    return fields
 
 
 @with_option_groups

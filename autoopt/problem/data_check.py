@@ -28,6 +28,13 @@ NUMBERS = (*FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 1
 """Types of inputs that numbers are cast to."""
 RECORDS = ("[", "{", "|V")
 """Starts of the names that numpy gives to types with fields, and to raw bytes."""
+CAST_NOTES = {
+    "complex": "is complex: the imaginary parts are dropped, because the model expects {expected}",
+    "datetime": "holds dates or times: they are read as numbers ({given})",
+    "timedelta": "holds dates or times: they are read as numbers ({given})",
+    "bool": "is boolean: it is read as 0 and 1 ({expected})",
+}
+"""Notes on values of other types that become the model's, by the start of the name that numpy gives the type."""
 BYTE = 255
 """Largest value of a pixel."""
 OF_TOKENIZERS = "token_type_ids"
@@ -259,16 +266,12 @@ def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
     if given.startswith(RECORDS):
         message = f"array for input {one_line(spec.name)!r} holds records or raw bytes, the model expects {expected}"
         raise InputError(message, where=place, remedy="give plain numbers, an array for each field")
-    if given.startswith("complex"):
-        return f"is complex: the imaginary parts are dropped, because the model expects {expected}"
-    if given.startswith(("datetime", "timedelta")):
-        return f"holds dates or times: they are read as numbers ({given})"
-    if given == "bool":
-        return f"is boolean: it is read as 0 and 1 ({expected})"
-    is_float = expected in FLOATS
-    if not is_float and given in FLOATS:
+    for kind, note in CAST_NOTES.items():
+        if given.startswith(kind):
+            return note.format(given=given, expected=expected)
+    if expected not in FLOATS and given in FLOATS:
         return f"is {given}: fractions are cut off, because the model expects {expected}"
-    return _range_note(column.span, expected, is_float)
+    return _range_note(column.span, expected, expected in FLOATS)
 
 
 def _range_note(span: tuple[int, int] | None, expected: str, is_float: bool) -> str:
@@ -350,13 +353,13 @@ def _choose_columns() -> str:
 
 def _table_remedy(expected: Sequence[int | str | None], columns: int, labelled: bool) -> str:
     """The remedy for a table with this number of columns beside the label."""
-    if labelled and len(expected) <= 2:
-        return _choose_columns()
-    label = option("label", of="NAME")
-    if len(expected) == 2 and isinstance(expected[1], int) and columns == expected[1] + 1:
-        others = option("inputs", of="A,B,...")
-        return f"one column too many: name the label with {label}, or choose the others with {others}"
     if len(expected) <= 2:
+        label = option("label", of="NAME")
+        if labelled:
+            return _choose_columns()
+        if list(expected[1:]) == [columns - 1]:
+            others = option("inputs", of="A,B,...")
+            return f"one column too many: name the label with {label}, or choose the others with {others}"
         return f"{_choose_columns()} and the label with {label}"
     sizes = [size for size in expected[1:] if isinstance(size, int)]
     if len(sizes) == len(expected) - 1 and math.prod(sizes) == columns:

@@ -155,15 +155,16 @@ def taught_plan(store: Store | None, problem: Problem) -> Plan:
 def examples(store: Store, problem: Problem) -> list[Example]:
     """The best candidates of finished runs on the same graph with the same goal, the newest of each model."""
     inspection = problem.sources.facts.inspection
+    if inspection is None:
+        return []
     models = {model.artifact: model for model in store.models.all() if model.inspection}
     taught: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
-        model = models.get(run.model)
-        if inspection is None or model is None or run.model in taught or not _is_same_goal(run, problem):
+        if run.model not in models or run.model in taught or not _is_same_goal(run, problem):
             continue
+        model = models[run.model]
         if inspection.has_same_graph(Inspection.from_json(model.inspection)):
-            name = run.name.partition(" · ")[0] or model.name
-            example = _example(store, run, name, problem)
+            example = _example(store, run, run.name.partition(" · ")[0] or model.name, problem)
             if example is not None:
                 taught[run.model] = example
     return list(taught.values())
@@ -206,16 +207,15 @@ def _example(store: Store, run: RunRecord, model: str, problem: Problem) -> Exam
     metric = objective.metric
     if best is None or best.trial is None or metric not in best.ratios:
         return None
-    ratio = best.ratios[metric].value
-    if objective.goal == "maximize":
-        ratio = best.ratios[metric].inverse().value
-    nodes: Mapping[str, str] = run.plan.get("nodes", {})
-    passes = frozenset(nodes[node] for node in best.steps if node in nodes)
-    if not passes or not 0 < ratio < 1:  # a clock that stood still gives 0 or infinity
+    ratio = best.ratios[metric]
+    gain = (ratio.inverse() if objective.goal == "maximize" else ratio).value
+    nodes: dict[str, str] = run.plan.get("nodes", {})
+    passes = frozenset(map(nodes.__getitem__, nodes.keys() & set(best.steps)))
+    if not passes or not 0 < gain < 1:  # a clock that stood still gives 0 or infinity
         return None
     elsewhere = ", ".join(dict.fromkeys(_differences(store, run, best.trial, problem)))
-    values = {nodes[node]: dict(params) for node, params in best.point.items() if node in nodes}
-    return Example(model, passes, values, ratio, metric, elsewhere, not elsewhere and _is_same_search(run, problem))
+    values = {nodes[node]: dict(best.point[node]) for node in nodes.keys() & best.point.keys()}
+    return Example(model, passes, values, gain, metric, elsewhere, not elsewhere and _is_same_search(run, problem))
 
 
 def _differences(store: Store, run: RunRecord, trial: int, problem: Problem) -> Iterator[str]:

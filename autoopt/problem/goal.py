@@ -132,14 +132,13 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     """Fill in the defaults, which depend on the labels of the evaluation data. Also return notes on the defaults."""
     custom = request.custom
     default_quality = _task_metric(data) or AGREEMENT
-    objectives, constraints = list(request.objectives), list(request.constraints or ())
+    objectives = list(request.objectives) or [default_objective(decodes=request.generates)]
+    constraints = list(request.constraints or ())
     extra, notes = list(request.extra_metrics), []
-    if not objectives:
-        objectives.append(default_objective(decodes=request.generates))
-        if request.generates:
-            extra.append(FIRST_TOKEN)
-            prompts = f"{option('minimize', 'latency')} is for prompts alone"
-            notes.append(f"a decoder with a cache: maximizing tokens per second; {prompts}")
+    if request.generates and not request.objectives:
+        extra.append(FIRST_TOKEN)
+        prompts = f"{option('minimize', 'latency')} is for prompts alone"
+        notes.append(f"a decoder with a cache: maximizing tokens per second; {prompts}")
     if _needs_quality_constraint(request):
         for default, note in _default_limits(default_quality, data):
             constraints.append(default)

@@ -214,7 +214,8 @@ class WorkerProcess:
         started = time.monotonic()
         killed_before = oom_kills()
         try:
-            result = self._exchange(line, timeout, memory, cancelled, until)
+            seconds = math.inf if timeout is None else timeout
+            result = self._exchange(line, seconds, memory or 0, cancelled, until)
             if result is None:
                 return self._examine_death(time.monotonic() - started, memory, oom_kills() > killed_before)
         except BaseException:
@@ -227,12 +228,7 @@ class WorkerProcess:
         return result
 
     def _exchange(
-        self,
-        request: bytes,
-        timeout: float | None,
-        memory: int | None,
-        cancelled: Callable[[], bool],
-        until: float,
+        self, request: bytes, timeout: float, memory: int, cancelled: Callable[[], bool], until: float
     ) -> CallResult | None:
         """The worker's reply, or the result of killing it; None when it died."""
         started = time.monotonic()
@@ -249,14 +245,14 @@ class WorkerProcess:
                 return result
             now = time.monotonic()
             seconds = now - started - self._seconds_paused()
-            if (timeout is not None and seconds >= timeout) or now >= until:
+            if seconds >= timeout or now >= until:
                 busy = MachineLoad.now(self._pid).disturbed_since(load)
-                limit = min(seconds, timeout or math.inf)
+                limit = min(seconds, timeout)
                 stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {limit:g} s", seconds)
                 return replace(stopped, cause=Cause.MACHINE if busy else Cause.WORK)
             if cancelled():
                 raise Cancelled("cancelled")
-            if memory and self._exceeds(memory):
+            if self._exceeds(memory):
                 message = f"exceeded its memory limit of {memory >> 20} MiB"
                 return self._stop(Outcome.OUT_OF_MEMORY, message, seconds)
             if not self.alive:
@@ -290,10 +286,10 @@ class WorkerProcess:
         return self._paused_seconds + (time.monotonic() - since if since is not None else 0.0)
 
     def _exceeds(self, memory: int) -> bool:
-        """True if the worker is known to use more than `memory` bytes."""
+        """True if the worker is known to use more than `memory` bytes; 0 is no limit."""
         used = resident(self._pid) if self._pid else 0
         self._peak = max(self._peak, used)
-        return used > memory * RESIDENT_SLACK
+        return used > (memory or math.inf) * RESIDENT_SLACK
 
     def _transfer_ready(self, events: select.poll) -> None:
         """Wait for pipes that are ready, one tick at most, and serve them."""
@@ -366,12 +362,9 @@ class WorkerProcess:
         code = self._process.poll()
         self.kill()
         output = self._last_output()
-        cause = Cause.MACHINE if code == -signal.SIGKILL else Cause.WORK
         if not self._pid:
-            printed = output or self._process.server.output.decode("utf-8", "replace")
-            reason = protocol.shorten(printed) or _exit_name(code)
-            error = KilledAtStart if code is not None and code <= 0 else SystemFailure  # 0: its server has ended
-            raise error(f"the worker process could not start: {reason}")
+            raise self._failed_start(code, output)
+        cause = Cause.MACHINE if code == -signal.SIGKILL else Cause.WORK
         outcome = Outcome.OUT_OF_MEMORY
         message = self._memory_problem(code, output, memory, oom_kill)
         if not message:
@@ -380,6 +373,13 @@ class WorkerProcess:
             if reports_full_disk(message):
                 cause = Cause.FULL_DISK
         return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True, cause=cause)
+
+    def _failed_start(self, code: int | None, output: str) -> SystemFailure:
+        printed = output or self._process.server.output.decode("utf-8", "replace")
+        message = f"the worker process could not start: {protocol.shorten(printed) or _exit_name(code)}"
+        if code is not None and code <= 0:  # 0: its server has ended
+            return KilledAtStart(message)
+        return SystemFailure(message)
 
     def _memory_problem(self, code: int | None, output: str, memory: int | None, oom_kill: bool) -> str:
         """Describe how the worker ran out of memory; empty if it died of something else."""

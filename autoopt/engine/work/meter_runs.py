@@ -22,7 +22,7 @@ from autoopt.outcome import Cause, Outcome
 from autoopt.problem.content_keys import EvaluationInput, evaluation_key
 from autoopt.problem.environment import environment
 from autoopt.problem.hosts import HostReply
-from autoopt.problem.problem import DataSource
+from autoopt.problem.problem import DataSource, Goal
 from autoopt.problem.quarantine import SHORT, Subject
 from autoopt.store import EvaluationRecord
 from autoopt.store.records import MEMORY, TRANSIENT
@@ -55,6 +55,12 @@ class EvaluationOptions:
     """Distinguishes repeated measurements of a candidate, such as on two nights."""
     round: int = 0
     """Number of the repeated measurement on this occasion; 0 for the first."""
+
+    def names(self, goal: Goal) -> tuple[str, ...]:
+        """The metrics to measure."""
+        if self.metrics is not None:
+            return self.metrics
+        return tuple(metric.name for metric in goal.metrics)
 
     @property
     def repetition(self) -> dict[str, JsonValue]:
@@ -99,9 +105,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
     but not what only steers the call, such as the incumbent at which measuring may stop.
     """
     problem = ctx.problem
-    names = options.metrics
-    if names is None:
-        names = tuple(metric.name for metric in problem.goal.metrics)
+    names = options.names(problem.goal)
     constraints = problem.goal.constraints if options.judged else None
     is_repeated = problem.measurement_settings.is_repeated
     has_few_sessions = problem.measurement_settings.replicas <= TIMING.screening_replicas
@@ -114,7 +118,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
             candidate=candidate,
             source=problem.source,
             target=problem.target,
-            data=data.digest or (GENERATED if meter.data else ""),
+            data=_digest_for(meter, data),
             settings=settings | options.repetition,
             script=problem.script.content,
             runtime=measuring_runtime(ctx),
@@ -135,6 +139,13 @@ def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
     data = ctx.problem.data
     data_sets = {"evaluation": data.evaluation, "latency": data.latency}
     return next((data_sets[role] for role in meter.data if data_sets[role]), DataSource())
+
+
+def _digest_for(meter: Meter, data: DataSource) -> str:
+    """The digest of the data of a meter; empty for one that needs none."""
+    if data.digest or not meter.data:
+        return data.digest
+    return GENERATED
 
 
 def measuring_runtime(ctx: RunContext) -> tuple[str, ...] | None:
