@@ -92,12 +92,7 @@ def _opened_session(
     session.closing.callback(resources.close)
     if session.answer is not None:
         return session
-    modules = [*WARM, *_pass_modules(session.ctx.chains.values())]
-    if request.again == "all":
-        # A new search over old results may find all of them in the store, and then needs no worker.
-        resources.pool.expect(modules)
-    else:
-        _warm(resources, modules)
+    _warm(resources, [*WARM, *_pass_modules(session.ctx.chains.values())])
     try:
         warnings = source_warnings(session.ctx)
         if try_scripts:

@@ -23,24 +23,12 @@ class Locks:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
-    @contextmanager
-    def holding(self, key: str) -> Iterator[None]:
-        """Hold the lock of a key during the block. Locks that nobody uses are removed."""
+    def holding(self, key: str) -> threading.Lock:
+        """The lock of a key, to be held during a block."""
         with self._guard:
-            lock, users = self._locks.get(key, (threading.Lock(), 0))
-            self._locks[key] = (lock, users + 1)
-        try:
-            with lock:
-                yield
-        finally:
-            with self._guard:
-                lock, users = self._locks[key]
-                if users == 1:
-                    del self._locks[key]
-                else:
-                    self._locks[key] = (lock, users - 1)
+            return self._locks.setdefault(key, threading.Lock())
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,6 @@ class WorkerPool:
         self._busy = 0
         self._free = threading.Condition()
         self._closed = False
-        self._expected: tuple[str, ...] = ()
         self._owner = os.getpid()
         _pools.add(self)
 
@@ -164,10 +163,6 @@ class WorkerPool:
         for worker in outdated:
             worker.kill()
 
-    def expect(self, modules: Sequence[str]) -> None:
-        """Have the workers share the import of `modules` as `warm` does, but only once a call needs a worker."""
-        self._expected = tuple(modules)
-
     def close(self) -> None:
         """End all workers; running calls raise `Cancelled`. Returns when all are gone. Closing twice is fine."""
         if os.getpid() != self._owner:  # a fork of this process does not own the workers
@@ -183,8 +178,6 @@ class WorkerPool:
 
     def _start(self, scripts: frozenset[str]) -> WorkerProcess:
         """Start a worker for these scripts."""
-        if self._expected:
-            preload(self.python, self._env, self._expected)
         worker = WorkerProcess(self.python, self._env)
         worker.scripts = scripts
         return worker

@@ -108,15 +108,6 @@ def test_warm_modules_survive_replacement(jobs: dict[str, str]) -> None:
         assert pool.call("jobs:imported", wanted).value == wanted
 
 
-def test_expected_modules_start_nothing_until_a_call_needs_them(jobs: dict[str, str]) -> None:
-    with WorkerPool(size=1, env={**jobs, "NOBODY_STARTED_A_SERVER_WITH": "these"}) as pool:
-        before = psutil.Process().children()
-        pool.expect(["colorsys"])
-        assert set(psutil.Process().children()) <= set(before), "those of other pools may end"
-        wanted = {"modules": ["colorsys"]}
-        assert pool.call("jobs:imported", wanted).value == wanted
-
-
 def test_no_more_workers_start_than_are_asked_for(jobs: dict[str, str]) -> None:
     with WorkerPool(size=2, env=jobs) as pool, WorkerPool(size=1, env=jobs) as later:
         pool.warm(["colorsys"], workers=1)
