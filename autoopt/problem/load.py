@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from autoopt.dag import check_dag, read_dag
-from autoopt.data.components import BUILT_IN, unknown_component
-from autoopt.data.config import DataConfig, check_exists, map_texts
+from autoopt.data.config import BUILT_IN, DataConfig, check_exists, map_texts, unknown_component
 from autoopt.distributions import library_version
 from autoopt.errors import InputError, did_you_mean
 from autoopt.measure.settings import SETTINGS, MeasurementSettings
