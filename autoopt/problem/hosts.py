@@ -113,7 +113,7 @@ def open_host(kind: Kind, python: str | None, memory: int | None = None) -> Host
 
 
 class Hosts:
-    """Opens each host at its first use. Thread-safe."""
+    """Opens each host at its first use. Threads may share it; it is asked by the one that resolves a request."""
 
     def __init__(self, pool: WorkerPool, *, memory: int | None = None) -> None:
         """Create the collection.
@@ -127,7 +127,6 @@ class Hosts:
         self._runtimes: dict[HostSpec, Runtime] = {}
         self._passes: dict[tuple[HostSpec, Accelerator], Mapping[str, PassInfo]] = {}
         self._open_lock = threading.Lock()
-        self._asking_lock = threading.Lock()
 
     def of(self, host: HostSpec) -> Host:
         """The host that a DAG names.
@@ -151,21 +150,19 @@ class Hosts:
         """
         if host.type == "local":
             return {}
-        opened = self.of(host)
-        with self._asking_lock:
-            if host not in self._runtimes:
-                try:
-                    result = opened.runtime()
-                except SystemFailure as error:
-                    what = f"is no Python that autoopt can use ({error.what})"
-                    raise InputError(what, where=host.python) from None
-                if result.value is None:
-                    reason = f"its runtime does not work ({result.message or result.outcome})"
-                    raise InputError(reason, where=opened.name)
-                if not result.value["onnxruntime"]:
-                    raise InputError("has no onnxruntime", where=host.python, remedy="install one there with pip")
-                self._runtimes[host] = result.value
-            return self._runtimes[host]
+        if host not in self._runtimes:
+            try:
+                result = self.of(host).runtime()
+            except SystemFailure as error:
+                what = f"is no Python that autoopt can use ({error.what})"
+                raise InputError(what, where=host.python) from None
+            if result.value is None:
+                reason = f"its runtime does not work ({result.message or result.outcome})"
+                raise InputError(reason, where=host.elsewhere)
+            if not result.value["onnxruntime"]:
+                raise InputError("has no onnxruntime", where=host.python, remedy="install one there with pip")
+            self._runtimes[host] = result.value
+        return self._runtimes[host]
 
     def passes_of(self, host: HostSpec, accelerator: Accelerator) -> Mapping[str, PassInfo]:
         """The passes of a host by name and alias, for an accelerator; the host is asked once.
@@ -175,20 +172,18 @@ class Hosts:
         """
         if host.type == "local":
             return {}
-        opened = self.of(host)
-        with self._asking_lock:
-            if (host, accelerator) not in self._passes:
-                answer = opened.passes(accelerator)
-                if answer.reply is None:
-                    reason = f"it does not say which passes it has ({answer.result.message or answer.result.outcome})"
-                    raise InputError(reason, where=opened.name)
-                self._passes[host, accelerator] = _by_name(answer.reply)
-            return self._passes[host, accelerator]
+        if (host, accelerator) not in self._passes:
+            answer = self.of(host).passes(accelerator)
+            if answer.reply is None:
+                reason = f"it does not say which passes it has ({answer.result.message or answer.result.outcome})"
+                raise InputError(reason, where=host.elsewhere)
+            self._passes[host, accelerator] = _by_name(answer.reply)
+        return self._passes[host, accelerator]
 
     def runtimes_of(self, spec: DagSpec) -> dict[str, Runtime]:
         """`runtime_of` every other host that runs passes or measures for the first target, by the host's name."""
         hosts = {spec.all_targets[0].where, *map(spec.host_of, spec.passes)}
-        others = {self.of(host).name: self.runtime_of(host) for host in hosts if host.type != "local"}
+        others = {host.elsewhere: self.runtime_of(host) for host in hosts if host.type != "local"}
         return dict(sorted(others.items()))
 
     def close(self) -> None:

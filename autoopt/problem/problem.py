@@ -256,7 +256,11 @@ class Problem:
     @property
     def runtime(self) -> Runtime:
         """Versions and providers of the runtime that measures; empty for this interpreter."""
-        return self.runtimes.get(self.host.elsewhere, {})
+        return self.runtime_of(self.host)
+
+    def runtime_of(self, host: HostSpec) -> Runtime:
+        """Versions and providers of the runtime of a host of the DAG; empty for this interpreter."""
+        return self.runtimes.get(host.elsewhere, {})
 
     @property
     def why_pruned(self) -> str:

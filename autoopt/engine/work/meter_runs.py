@@ -150,7 +150,7 @@ def _digest_for(meter: Meter, data: DataSource) -> str:
 
 def measuring_runtime(ctx: RunContext) -> tuple[str, ...] | None:
     """Versions of onnxruntime and numpy that measure; None for this interpreter."""
-    runtime = ctx.resources.hosts.runtime_of(ctx.problem.host)
+    runtime = ctx.problem.runtime
     if not runtime:
         return None
     return str(runtime["onnxruntime"]), str(runtime["numpy"])
@@ -231,9 +231,8 @@ def evaluation_record(
     recorded = dict(environment())
     if result.outcome is Outcome.OUT_OF_MEMORY:
         recorded[MEMORY] = ctx.attempt.retry.memory
-    runtime = ctx.resources.hosts.runtime_of(ctx.problem.host)
-    if runtime:
-        recorded["measured by"] = dict(runtime)
+    if ctx.problem.runtime:
+        recorded["measured by"] = dict(ctx.problem.runtime)
     return EvaluationRecord(
         key=meter_run.key,
         candidate=meter_run.candidate,

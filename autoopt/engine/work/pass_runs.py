@@ -155,7 +155,7 @@ def _key(
         accelerator=accelerator or ctx.problem.accelerator,
         calibration=ctx.problem.data.calibration.digest,
         files=_file_digests(ctx, configured),
-        runtime=ctx.resources.hosts.runtime_of(configured.node.host),
+        runtime=ctx.problem.runtime_of(configured.node.host),
         roles=ctx.problem.measurement_settings.roles or {},
     )
     return pass_run_key(configured.info, configured.config, work)
@@ -301,7 +301,7 @@ def _record(ctx: RunContext, configured: ConfiguredNode, progress: ChainProgress
         if after.key == before.key:
             outcome = Outcome.UNCHANGED
     recorded_environment = {**environment(), IMPLEMENTATION: to_json(Implementation.of(node.info))}
-    runtime = ctx.resources.hosts.runtime_of(node.host)
+    runtime = ctx.problem.runtime_of(node.host)
     if runtime:
         recorded_environment["pass host"] = dict(runtime)
     if outcome is Outcome.OUT_OF_MEMORY:
