@@ -14,7 +14,7 @@ from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
 from autoopt.store import Store, open_store
 from autoopt.workers import Gate, WorkerPool
-from autoopt.workers.gate import PausingGate, report_other_runs
+from autoopt.workers.gate import report_other_runs
 from autoopt.working_folder import STORE_WORK, make_working_folder, remove_working_folder
 
 
@@ -65,7 +65,7 @@ def open_resources(request: RunRequest, spec: DagSpec) -> Resources:
         store=store,
         pool=pool,
         hosts=Hosts(pool, memory=memory),
-        gate=PausingGate(on_wait=report_other_runs(request.observer.on_note)),
+        gate=Gate(on_wait=report_other_runs(request.observer.on_note)),
         quarantine=Quarantine(store, retry=request.again == "failed"),
         scratch=make_working_folder(store.home / STORE_WORK),
     )

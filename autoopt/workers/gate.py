@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import ClassVar
@@ -57,7 +57,7 @@ TRY_SECONDS = 0.002
 """Seconds between two tries."""
 GATE_FILE = "autoopt-gate.lock"
 _deadline: ContextVar[float] = ContextVar("deadline", default=FOREVER)
-_guard = threading.Lock()
+_calls_guard = threading.Lock()
 _calls: dict[int, tuple[WorkerProcess, Callable[[], bool]]] = {}
 """By thread, the worker of the call that is under way, and whether it may be paused now."""
 
@@ -155,6 +155,11 @@ def deadline(until: float) -> Iterator[None]:
 class Gate:
     """The gate of one run, usable from many threads and processes. A thread inside may not enter again.
 
+    A measurement stops the workers of work under way through the same object. The work has no lock meanwhile. It needs
+    none: the measurement is the first in the line until the work goes on. A measurer who was as early comes in all the
+    same; the work then goes on beside it rather than wait without end. If other processes are inside too, the
+    measurement waits for all, so that no work stands still for long. A paused call stops together with its time limit.
+
     Args:
         folder: folder of the lock file, by default that of the machine.
         on_wait: called every `NOTICE_SECONDS` by a thread that waits, until it returns True: `report_waiting` for
@@ -172,6 +177,9 @@ class Gate:
         self._on_wait = on_wait
         self._measured, self._measured_until = 0.0, 0.0
         self._suspended: dict[int, float] = {}
+        self._guard = threading.Lock()
+        self._work: dict[int, Passage] = {}
+        """The passages of work under way, by thread."""
 
     @contextmanager
     def working(self, until: float = FOREVER) -> Iterator[Passage]:
@@ -183,8 +191,15 @@ class Gate:
             TimeUp: the gate did not open in time.
         """
         patience = Patience(until, self._on_wait, self._suspended)
+        thread = threading.get_ident()
         with self._turn(patience, alone=False) as passage, self._within(passage, patience):
-            yield passage
+            with self._guard:
+                self._work[thread] = passage
+            try:
+                yield passage
+            finally:
+                with self._guard:
+                    del self._work[thread]
 
     @contextmanager
     def brief_work(self, patience: float) -> Iterator[None]:
@@ -220,8 +235,36 @@ class Gate:
         """The seconds for which this run has measured, of which those before the last HALF_LIFE count less."""
         return self._measured * math.exp2((self._measured_until - now) / HALF_LIFE)
 
-    def _own_work_paused(self, passage: Passage) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def _own_work_paused(self, passage: Passage) -> Iterator[None]:
+        paused: set[int] = set()
+        try:
+            self._pause_work(passage, paused)
+            yield
+        finally:
+            self._resume_work(paused)
+
+    def _pause_work(self, passage: Passage, paused: set[int]) -> None:
+        """Pause all work under way that can be paused, and add its threads to `paused`."""
+        for _ in range(TRIES):
+            with self._guard:
+                running = self._work.keys() - paused
+                if not running or not set(lock_holders(passage.fd)) <= {os.getpid()}:
+                    return
+                for thread in running:
+                    if pause_call_of(thread):
+                        paused.add(thread)
+                        self._work[thread].unlock()
+                if paused == self._work.keys():
+                    return
+            time.sleep(TRY_SECONDS)
+
+    def _resume_work(self, paused: set[int]) -> None:
+        with self._guard:
+            for thread in paused & self._work.keys():
+                self._work[thread].lock_again()
+            for thread in paused:
+                resume_call_of(thread)
 
     @contextmanager
     def _turn(self, patience: Patience, *, alone: bool) -> Iterator[Passage]:
@@ -334,12 +377,12 @@ class Patience:
 def pausable(worker: WorkerProcess, may_pause: Callable[[], bool]) -> Iterator[None]:
     """Let other threads pause the call of this thread, within the context and whenever `may_pause()`."""
     thread = threading.get_ident()
-    with _guard:
+    with _calls_guard:
         _calls[thread] = (worker, may_pause)
     try:
         yield
     finally:
-        with _guard:
+        with _calls_guard:
             del _calls[thread]
             # It may have replied just before it was paused.
             worker.resume()
@@ -347,7 +390,7 @@ def pausable(worker: WorkerProcess, may_pause: Callable[[], bool]) -> Iterator[N
 
 def pause_call_of(thread: int) -> bool:
     """Pause the call of a thread; false if it is in none, or in one that cannot be paused now."""
-    with _guard:
+    with _calls_guard:
         if thread not in _calls:
             return False
         worker, may_pause = _calls[thread]
@@ -356,64 +399,6 @@ def pause_call_of(thread: int) -> bool:
 
 def resume_call_of(thread: int) -> None:
     """Resume the call of a thread, if it is still under way."""
-    with _guard:
+    with _calls_guard:
         if thread in _calls:
             _calls[thread][0].resume()
-
-
-class PausingGate(Gate):
-    """A gate that stops the workers of work under way through the same object while it measures.
-
-    The work has no lock meanwhile. It needs none: the measurement is the first in the line until the work goes on. A
-    measurer who was as early comes in all the same; the work then goes on beside it rather than wait without end. If
-    other processes are inside too, the measurement waits for all, so that no work stands still for long.
-    """
-
-    def __init__(self, folder: Path | None = None, *, on_wait: Callable[[], bool] = lambda: True) -> None:
-        super().__init__(folder, on_wait=on_wait)
-        self._guard = threading.Lock()
-        self._work: dict[int, Passage] = {}
-        """The passages of work under way, by thread."""
-
-    @contextmanager
-    def working(self, until: float = FOREVER) -> Iterator[Passage]:
-        thread = threading.get_ident()
-        with super().working(until) as passage:
-            with self._guard:
-                self._work[thread] = passage
-            try:
-                yield passage
-            finally:
-                with self._guard:
-                    del self._work[thread]
-
-    @contextmanager
-    def _own_work_paused(self, passage: Passage) -> Iterator[None]:
-        paused: set[int] = set()
-        try:
-            self._pause_work(passage, paused)
-            yield
-        finally:
-            self._resume_work(paused)
-
-    def _pause_work(self, passage: Passage, paused: set[int]) -> None:
-        """Pause all work under way that can be paused, and add its threads to `paused`."""
-        for _ in range(TRIES):
-            with self._guard:
-                running = self._work.keys() - paused
-                if not running or not set(lock_holders(passage.fd)) <= {os.getpid()}:
-                    return
-                for thread in running:
-                    if pause_call_of(thread):
-                        paused.add(thread)
-                        self._work[thread].unlock()
-                if paused == self._work.keys():
-                    return
-            time.sleep(TRY_SECONDS)
-
-    def _resume_work(self, paused: set[int]) -> None:
-        with self._guard:
-            for thread in paused & self._work.keys():
-                self._work[thread].lock_again()
-            for thread in paused:
-                resume_call_of(thread)

@@ -17,13 +17,12 @@ from children import HANG_SECONDS
 from autoopt.errors import TimeUp
 from autoopt.outcome import Outcome
 from autoopt.workers import CallResult, Gate, WorkerPool, process
-from autoopt.workers.gate import PausingGate
 from autoopt.workers.lock_files import is_suspended
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> PausingGate:
-    return PausingGate(tmp_path)
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
 
 
 @pytest.fixture
@@ -114,7 +113,7 @@ def soon(seconds: float = HANG_SECONDS) -> float:
     return time.monotonic() + seconds
 
 
-def test_own_work_stops_while_it_measures_and_then_goes_on(gate: PausingGate, pool: WorkerPool, tmp_path: Path) -> None:
+def test_own_work_stops_while_it_measures_and_then_goes_on(gate: Gate, pool: WorkerPool, tmp_path: Path) -> None:
     work = Work(pool, tmp_path / "fifo")
     with work.under_way(gate) as result:
         with gate.measuring(soon()) as passage:
@@ -127,7 +126,7 @@ def test_own_work_stops_while_it_measures_and_then_goes_on(gate: PausingGate, po
     assert result.result(HANG_SECONDS).value == {"read": "done"}
 
 
-def test_nobody_works_or_measures_meanwhile(gate: PausingGate, others: Gate, pool: WorkerPool, tmp_path: Path) -> None:
+def test_nobody_works_or_measures_meanwhile(gate: Gate, others: Gate, pool: WorkerPool, tmp_path: Path) -> None:
     with Work(pool, tmp_path / "fifo").under_way(gate):
         with inside(gate.measuring):
             assert is_closed(gate.working)
@@ -138,15 +137,13 @@ def test_nobody_works_or_measures_meanwhile(gate: PausingGate, others: Gate, poo
     assert enters(others.measuring)
 
 
-def test_work_outside_of_workers_is_waited_for(gate: PausingGate) -> None:
+def test_work_outside_of_workers_is_waited_for(gate: Gate) -> None:
     with inside(gate.working), pytest.raises(TimeUp), gate.measuring(soon(0.0)):
         raise AssertionError("the gate was open")
     assert enters(gate.measuring)
 
 
-def test_work_is_waited_for_where_no_other_worker_is_free(
-    gate: PausingGate, jobs: dict[str, str], tmp_path: Path
-) -> None:
+def test_work_is_waited_for_where_no_other_worker_is_free(gate: Gate, jobs: dict[str, str], tmp_path: Path) -> None:
     with WorkerPool(size=1, env=jobs) as pool:
         work = Work(pool, tmp_path / "fifo")
         with work.under_way(gate):
@@ -155,7 +152,7 @@ def test_work_is_waited_for_where_no_other_worker_is_free(
 
 
 def test_a_pause_does_not_count_as_time_of_the_call(
-    gate: PausingGate, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     work = Work(pool, tmp_path / "fifo")
@@ -177,7 +174,7 @@ def test_a_pause_does_not_count_as_time_of_the_call(
 
 
 def test_a_call_ends_with_the_time_of_the_run_even_if_it_was_paused(
-    gate: PausingGate, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
 
