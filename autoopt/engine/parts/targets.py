@@ -35,10 +35,10 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective
 from autoopt.model.candidate import Candidate
+from autoopt.problem.hosts import Host, open_host
 from autoopt.results import ChosenTarget, ModelResult, Note, PartResult, RunResult, values_of
 from autoopt.results.figures import kind
 from autoopt.tuning import RACE, TIMING
-from autoopt.problem.hosts import Host, open_host
 
 OPEN: Final = "autoopt.measure.latency.meter:open_session"
 TIME: Final = "autoopt.measure.latency.meter:time_block"
