@@ -19,7 +19,7 @@ from autoopt.api import execute, resume
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.join import join
 from autoopt.errors import ConfigError, InputError
-from autoopt.problem.load import spec_of
+from autoopt.problem.load import read, spec_of
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import Trial
 from autoopt.settings import settings
@@ -175,7 +175,7 @@ def test_resume_from_another_folder_goes_on_with_the_dag_as_it_was_given(dags: P
 def test_what_is_kept_of_a_request_is_the_dag_with_its_lines(dags: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(dags)
     (dags / "dag.yaml").write_text(DAG.replace("script.py", "gone.py"))
-    kept = json.loads(json.dumps(RunRequest(dag="dag.yaml").to_json(), sort_keys=True))
+    kept = json.loads(json.dumps(read(RunRequest(dag="dag.yaml")).to_json(), sort_keys=True))
     monkeypatch.chdir("/")
     again = spec_of(RunRequest.from_json(kept))
     assert again == load_dag(dags / "dag.yaml")

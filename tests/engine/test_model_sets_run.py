@@ -28,6 +28,7 @@ from autoopt.engine.tools.stored_models import lineage_document
 from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.problem.goal import GoalOptions
+from autoopt.problem.load import read
 from autoopt.problem.run_request import RunRequest
 from autoopt.report.run_view import RunView
 from autoopt.results import RunResult
@@ -198,10 +199,10 @@ def test_a_model_that_breaks_the_limit_of_the_set_is_left_out(
 
 def test_a_folder_of_models_is_a_set(place: Path, models: dict[str, str]) -> None:
     request = RunRequest(dag=str(place / "models"), data=str(place / "texts.npz"), home=place / "home")
-    read = request.read()
-    assert set(read.parts) == {"encoder", "decoder", "decoder_with_past"}
-    assert RunRequest.from_json(read.to_json()).parts == read.parts
-    assert RunRequest.from_json(read.to_json()).model is None
+    request = read(request)
+    assert set(request.parts) == {"encoder", "decoder", "decoder_with_past"}
+    assert RunRequest.from_json(request.to_json()).parts == request.parts
+    assert RunRequest.from_json(request.to_json()).model is None
 
 
 def test_a_dag_without_data_judges_the_models_on_generated_inputs(place: Path, models: dict[str, str]) -> None:
