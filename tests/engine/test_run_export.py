@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import runpy
 import shutil
@@ -19,9 +20,10 @@ import pytest
 from builders import mlp
 
 import autoopt
+from autoopt.engine.run import export as package_files
 from autoopt.engine.run.export import export, export_best, export_to
 from autoopt.engine.run.package import RECIPE, Package
-from autoopt.errors import InputError
+from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -271,3 +273,15 @@ def test_a_folder_that_cannot_be_written_is_the_users_error(store: Store, packag
     result = replace(package.result, best=package.model)
     with pytest.raises(InputError, match=f"the result is in the store: autoopt export {package.run.id} -o FOLDER"):
         export_best(store, package.run, result, tmp_path / "file" / "out", Refusing(), Observer())
+
+
+def test_a_full_disk_is_not_the_users_error(
+    store: Store, package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(package_files, "_write_package", full)
+    result = replace(package.result, best=package.model)
+    with pytest.raises(SystemFailure, match=r"No space left on device\); the result is in the store"):
+        export_best(store, package.run, result, tmp_path / "out", Refusing(), Observer())

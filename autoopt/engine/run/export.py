@@ -42,13 +42,14 @@ from autoopt.engine.run.package import (
     with_digest,
 )
 from autoopt.engine.work.context import RunContext
-from autoopt.errors import AutooptError, InputError, writing
+from autoopt.errors import AutooptError, InputError, SystemFailure, writing
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.files import digest_file, files_in
 from autoopt.model.model_file import ModelFile
 from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
+from autoopt.outcome import Cause, Outcome, cause_of
 from autoopt.problem.environment import environment, versions
 from autoopt.problem.reading import is_read_from_files, read_once, value_of
 from autoopt.report.model_card import Card, SetCard, model_card, set_card
@@ -151,6 +152,7 @@ def export_best(
 
     Raises:
         InputError: the folder cannot be written. The result is in the store.
+        SystemFailure: the disk is full.
     """
     if result.best is None:
         if recipe_in(out).get("run") == run.id:
@@ -165,7 +167,8 @@ def export_best(
         path = export(store, package, out, pool)
     except InputError as error:
         remedy = f"the result is in the store: autoopt export {run.id} -o FOLDER"
-        raise InputError(error.what, where=error.where, remedy=error.remedy or remedy) from error
+        kind = SystemFailure if cause_of(error, Outcome.FAILED) is Cause.FULL_DISK else InputError
+        raise kind(error.what, where=error.where, remedy=error.remedy or remedy) from error
     return replace(result, best=replace(result.best, path=str(path)))
 
 
