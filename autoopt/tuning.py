@@ -94,8 +94,6 @@ class Search:
     """In such spaces, each trial whose number is a multiple of this is of a chain without any. What the settings
     of a chain can gain shows only after some trials, so tuned chains hide better ones. Never: large 10 % +- 10 %
     slower on 10 spaces."""
-    min_points: int = 2
-    """Results with all of several objectives after which the models suggest better points, given prior points."""
     max_repeats: int = 100
     """Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
     equal: float = 0.02

@@ -25,8 +25,6 @@ class ChainSpace:
     """The promise that the user sees in the chain; 1 is neutral. It multiplies the expected improvement."""
     prior: tuple[Point, ...] = ()
     """Points to try first."""
-    is_late: bool = False
-    """Comes after others of the same weight, before there are results."""
     sets_only_run: bool = False
     """The last pass changes no model, only the settings that it runs with."""
 

@@ -257,7 +257,7 @@ def _row(made: Made, measured: Mapping[str, Measured], names: Mapping[str, str])
 
 def _space(chain: Chain) -> ChainSpace:
     passes = tuple((node.id, node.pass_name) for node in chain.nodes)
-    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late)
+    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior)
 
 
 def _say_progress(what: str, place: int, count: int) -> None:

@@ -198,7 +198,7 @@ def save(table: Table, path: Path) -> None:
                 "passes": c.passes,
                 "nodes": {n: _node_json(s) for n, s in c.space.nodes.items()},
                 "cuts": c.space.cuts,
-                "start": [c.weight, c.prior, c.is_late],
+                "start": [c.weight, c.prior],
             }
             for c in table.chains
         ],
@@ -222,14 +222,13 @@ def _chain(data: Mapping[str, Any]) -> ChainSpace:
     """A chain as a run has it: the registry says which passes prepare, and if the last one only sets how it runs."""
     passes = tuple((node, name) for node, name in data["passes"])
     space = SearchSpace({node: _node(values) for node, values in data["nodes"].items()}, tuple(data["cuts"]))
-    weight, prior, is_late = data.get("start", (1.0, (), False))[:3]
+    weight, prior = data.get("start", (1.0, ()))[:2]
     return ChainSpace(
         data["id"],
         passes,
         space,
         weight,
         tuple(prior),
-        is_late,
         sets_only_run=registry().info(passes[-1][1]).session_only,
     )
 

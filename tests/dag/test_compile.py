@@ -228,18 +228,6 @@ MODEL = Inspection((), (), {"": 17}, 8, {"MatMul": 3}, 10, 100)
 
 
 @pytest.mark.parametrize(
-    ("inspection", "late"),
-    [(MODEL, "static"), (replace(MODEL, op_counts={"Conv": 4, "Gemm": 1}), "dynamic"), (None, "static")],
-    ids=["products", "convolutions", "unknown"],
-)
-def test_chains_that_take_long_or_promise_little_are_late(inspection: Inspection | None, late: str) -> None:
-    passes = {"dynamic": {"pass": "dynamic_quantization"}, "static": {"pass": "static_quantization"}}
-    spec = load_dag({"name": "n", "passes": passes, "chains": [["dynamic"], ["static"]]})
-    plan = compile_plan(spec, pass_infos(Accelerator()), Facts(inspection=inspection))
-    assert [chain.name for chain in plan.chains(9) if chain.is_late] == [late]
-
-
-@pytest.mark.parametrize(
     ("chain", "facts", "rule", "words"),
     [
         (["absent"], Facts(), "unavailable", "x is not installed; pip install x"),

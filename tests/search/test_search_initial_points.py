@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from search_cases import LATENCY, SIX, chain
 
@@ -47,12 +45,6 @@ def test_prior_points_of_a_chain_of_less_than_neutral_weight_come_after_all_othe
 def test_chains_of_more_weight_come_first() -> None:
     chains = [chain("pass2"), chain("pass4", weight=3.0), chain("pass5", weight=2.0)]
     assert [chain_id for chain_id, _ in initial_points(chains, 30, seed=1)] == ["pass4", "pass5", "pass2"]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_late_chains_come_after_others_of_the_same_weight(seed: int) -> None:
-    chains = [replace(chain("pass2"), is_late=True), chain("pass4"), replace(chain("pass5", weight=2.0), is_late=True)]
-    assert [chain_id for chain_id, _ in initial_points(chains, 30, seed=seed)] == ["pass5", "pass4", "pass2"]
 
 
 @pytest.mark.parametrize("seed", range(5))

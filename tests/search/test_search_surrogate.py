@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +11,6 @@ from search_cases import BOTH, LATENCY, MIDDLE, SIX, chain, drive, found, measur
 from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.history import FAILED, History
 from autoopt.search.samplers.base import SamplerInputs, Stop, Suggestion
-from autoopt.search.samplers.initial_points import initial_points
 from autoopt.search.samplers.surrogate import SurrogateSampler, cheapest, uncached_suffix, with_first_settings
 from autoopt.space import Boolean, Categorical, Integer, NodeSpace, Point, SearchSpace
 from autoopt.tuning import SEARCH
@@ -106,21 +104,6 @@ def test_a_search_without_gains_looks_where_its_model_expects_little(seed: int) 
     study = create_study(SearchConfig(seed=seed, trials=53, stop_early=False), chains, LATENCY)
     asked = drive(study, outcome=outcome)
     assert min(outcome(proposal).values["latency_p50"] for proposal in asked) == 0.3
-
-
-def test_with_several_objectives_and_prior_points_the_models_take_over_after_two_results() -> None:
-    chains = [replace(SIX[0], prior=(SIX[0].space[0],)), *SIX[1:]]
-
-    def asked(outcome) -> list[tuple[str, object]]:
-        proposals = drive(create_study(SearchConfig(trials=6), chains, BOTH), outcome=outcome)
-        return [(proposal.chain, proposal.point) for proposal in proposals]
-
-    initial = initial_points(chains, 6, seed=SearchConfig().seed)
-    assert len(initial) == 6
-    assert asked(lambda _: Feedback({"latency_p50": 1.0})) == initial
-    known = asked(measure)
-    assert known[:2] == initial[:2]
-    assert known != initial
 
 
 def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Proposal], str]:

@@ -45,8 +45,7 @@ class CutValue:
 class Chain:
     """One root-to-leaf path. `id`: hash of its node ids, passes and spaces; inserted passes and cuts do not change it.
 
-    `weight`: the user's estimate of how promising it is (1 is neutral). `prior`: points to try first. `is_late`: comes
-    after others of the same weight before there are results.
+    `weight`: the user's estimate of how promising it is (1 is neutral). `prior`: points to try first.
     """
 
     id: str
@@ -57,7 +56,6 @@ class Chain:
     cuts: tuple[CutValue, ...] = ()
     weight: float = 1.0
     prior: tuple[Point, ...] = ()
-    is_late: bool = False
 
     @property
     def passes(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -37,8 +37,6 @@ class ChainBuilder:
     """All cuts, single values included."""
     priors: Sequence[Prior]
     lookup: PassLookup
-    late: Collection[str] = ()
-    """Nodes whose chains come after others of the same weight, before there are results."""
     _chain_nodes: dict[str, ChainNode] = field(default_factory=dict)
     _identity_texts: dict[str, str] = field(default_factory=dict)
     _withdrawn: dict[str, tuple[CutValue, ...]] = field(default_factory=dict)
@@ -106,7 +104,6 @@ class ChainBuilder:
             cuts=tuple(cut_values),
             weight=self._weight(nodes, chain_id),
             prior=tuple(self._preferred_points(nodes, space)),
-            is_late=not set(nodes).isdisjoint(self.late),
         )
 
     def identity(self, node: str) -> JsonValue:

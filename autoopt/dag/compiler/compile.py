@@ -62,23 +62,13 @@ def compile_plan(
     cuts = cuts_of(stated, spaces)
     counter = _cut_counter(spaces, cuts, verdicts)
     rules = PathRules(graph, passes, verdicts, Requirements(lookup.required, facts), stated, counter)
-    builder = ChainBuilder(spec, rules, spaces, cuts, stated, lookup, _late_nodes(passes, facts))
+    builder = ChainBuilder(spec, rules, spaces, cuts, stated, lookup)
     tree = PrefixTree(rules, {node: space.count for node, space in spaces.items()})
     warnings = (*_warnings(spec, passes, facts), *idle_searches)
     if not tree.chain_count:
         warnings += ("no chain is left",)
     files = {node: named_files(spec, info, spaces[node]) for node, info in builder.rules.infos.items()}
     return Plan(spec, _digest(builder, facts, files), spaces, warnings, tree, builder, files)
-
-
-def _late_nodes(passes: Mapping[str, PassInfo], facts: Facts) -> frozenset[str]:
-    """The nodes whose passes promise less on this model than others, or the same after a longer time."""
-    counts = facts.inspection.op_counts if facts.inspection is not None else {}
-    if counts.get("Conv", 0) > counts.get("MatMul", 0) + counts.get("Gemm", 0):
-        # It leaves convolutions in float, or runs them with slow kernels.
-        return frozenset(node for node, info in passes.items() if info.name == "dynamic_quantization")
-    # They run the model on data, which takes several times as long as rewriting it.
-    return frozenset(node for node, info in passes.items() if info.needs_data)
 
 
 def nodes_of(lookup: PassLookup, nodes: Iterable[str]) -> tuple[dict[str, PassInfo], dict[str, NodeSpace]]:

@@ -284,11 +284,7 @@ def _study(problem: Problem, cost: Cost) -> Study:
     for chain in chains.values():
         passes = tuple((node.id, node.pass_name) for node in chain.nodes)
         sets_only_run = chain.nodes[-1].info.session_only
-        spaces.append(
-            ChainSpace(
-                chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late, sets_only_run=sets_only_run
-            )
-        )
+        spaces.append(ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, sets_only_run))
     return create_study(
         problem.search,
         spaces,

@@ -19,9 +19,9 @@ def initial_points(
     Chains with first or prior points count among those. Without any, the search begins with a short chain and the first
     value of each parameter: what users and passes name first, and what can be turned on.
     """
-    points = prior_points(chains, first)
-    begun = {chain for chain, _ in points}
     nonempty = [chain for chain in chains if chain.space.count]
+    points = _prior_points(nonempty, first)
+    begun = {chain for chain, _ in points}
     preferred = [chain for chain in nonempty if chain.id in begun]
     others = [chain for chain in nonempty if chain.id not in begun]
     # Shuffled, because the order in which these chains are listed carries no information.
@@ -36,37 +36,21 @@ def initial_points(
     return points
 
 
-def prior_points(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]] = ()) -> list[tuple[str, Point]]:
-    """List the first points, then the prior points of the chains."""
-    nonempty = [chain for chain in chains if chain.space.count]
-    ids = {chain.id for chain in nonempty}
-    points = [(chain, point) for chain, point in first if chain in ids]
-    begun = {chain for chain, _ in points}
-    preferred = [chain for chain in nonempty if chain.prior or chain.id in begun]
-    preferred.sort(key=lambda chain: -chain.weight)
-    return points + [point for point in _prior_points(preferred) if point not in points]
+def _prior_points(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]]) -> list[tuple[str, Point]]:
+    """The first points, then the prior points of the chains; those of chains that promise less than most come last.
 
-
-def _later(chain: ChainSpace) -> tuple[float, bool, int]:
-    """Sort key: chains of less weight later; of the same weight, late ones, and those of more passes."""
-    return -chain.weight, chain.is_late, len(chain.passes)
-
-
-def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
-    """Yield the first prior point of each chain, then the second of each: a slow search reaches only a few of them.
-
-    Chains with a weight below 1 promise less than most, so they come after all points of the others.
+    Chains take turns, because a slow search reaches only a few of their points.
     """
-    yield from _in_turns([chain for chain in chains if chain.weight >= 1])
-    yield from _in_turns([chain for chain in chains if chain.weight < 1])
+    ids = {chain.id for chain in chains}
+    points = [each for each in first if each[0] in ids]
+    prior = [(chain, place, point) for chain in chains for place, point in enumerate(chain.prior)]
+    prior.sort(key=lambda each: (each[0].weight < 1, each[1], -each[0].weight))
+    return points + [(chain.id, point) for chain, _, point in prior if (chain.id, point) not in points]
 
 
-def _in_turns(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
-    """Yield the first prior point of each chain, then the second of each, and so on."""
-    for place in range(max((len(chain.prior) for chain in chains), default=0)):
-        for chain in chains:
-            if place < len(chain.prior):
-                yield chain.id, chain.prior[place]
+def _later(chain: ChainSpace) -> tuple[float, int]:
+    """Sort key: chains of less weight later; of the same weight, those of more passes."""
+    return -chain.weight, len(chain.passes)
 
 
 def after_failures(points: Sequence[tuple[str, Point]], history: History, seed: int) -> Iterator[tuple[str, Point]]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
-from autoopt.search.losses import best_first, feasible, losses, rank_key
+from autoopt.search.losses import best_first, feasible, rank_key
 from autoopt.search.points import PointTable, sample, total_points
 from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
-from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
+from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points
 from autoopt.search.samplers.plain import draw_from
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.front import FrontView, front_losses
@@ -48,8 +48,7 @@ class SurrogateSampler:
     Expected improvement is that of D. R. Jones, M. Schonlau, W. J. Welch: Efficient global optimization of expensive
     black-box functions, 1998. A running point counts as what the model predicts of it (D. Ginsbourger, R. Le Riche,
     L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `SEARCH.pool` points are
-    sampled at each step. With several objectives, the expected improvement is that of the hypervolume; where there are
-    prior points, the other initial ones are tried only until two points have all objectives.
+    sampled at each step. With several objectives, the expected improvement is that of the hypervolume.
     """
 
     def __init__(self, inputs: SamplerInputs) -> None:
@@ -60,7 +59,6 @@ class SurrogateSampler:
         self._chains = [chain for chain in inputs.chains if chain.space.count]
         self._total = total_points(self._chains)
         self._initial = initial_points(self._chains, inputs.budget, config.seed, inputs.first)
-        self._prior = prior_points(self._chains, inputs.first)
         self._seed = config.seed
         self._cost = inputs.cost
         self._features = Features(self._chains)
@@ -74,11 +72,7 @@ class SurrogateSampler:
         if asked >= self._total:
             return exhausted(self._total)
         second = after_failures(self._initial, history, self._seed)
-        points = self._initial
-        if self._prior and len(history.objectives) > 1:
-            complete = sum(losses(trial.feedback, history.objectives) is not None for trial in history.trials)
-            points = self._prior if complete >= SEARCH.min_points else points
-        initial = first_untried(itertools.chain(points, second), history)
+        initial = first_untried(itertools.chain(self._initial, second), history)
         if initial is None:
             initial = with_first_settings(self._chains, history)
         if initial is not None:
