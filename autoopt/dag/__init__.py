@@ -1,12 +1,11 @@
 """From a spec to chains and an immutable plan, and from a model to a proposed spec. Only this package imports networkx.
 
-`graph` holds the pass graph, the nodes' search spaces and the priors; `compiler` turns them into a plan with exact
-counts and a reason for each pruned chain; `proposal.propose` writes a spec for a model. Read `compiler.compile` first.
+`compiler` turns a spec into a plan with exact counts and a reason for each pruned chain; `proposal.propose` writes a
+spec for a model. Read `compiler.compile` first.
 """
 
 from autoopt.dag.compiler.chain import Chain, ChainNode
-from autoopt.dag.compiler.compile import compile_plan
-from autoopt.dag.compiler.mistakes import check_dag, read_dag
+from autoopt.dag.compiler.compile import check_dag, compile_plan, read_dag
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import pass_infos

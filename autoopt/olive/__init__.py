@@ -1,8 +1,7 @@
 """Workflow configurations of Microsoft Olive as dag.yaml.
 
-Read `convert` first. `config` reads a configuration of any of Olive's versions into one record; `passes`, `goals`
-(with the search), `data` and `systems` convert its sections. What has no equivalent becomes a remark with what to do
-instead.
+Read `convert` first. `config` reads a configuration of any of Olive's versions into one record, `passes` makes the
+graph. What has no equivalent becomes a remark with what to do instead.
 """
 
 from autoopt.olive.convert import Conversion, convert

@@ -1,23 +1,34 @@
-"""Olive's passes as nodes of the pass graph."""
+"""Olive's passes as nodes of the pass graph, with their parameters by the names and values of autoopt's passes.
+
+`parameters.txt` is the table of parameters; its head says what a line means.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.olive.config import OliveConfig, OlivePass, Remarks, Section, section
-from autoopt.olive.parameters import parameters
-from autoopt.registry import registry
+from autoopt.registry import PassInfo, registry
 from autoopt.registry.compat import Answer, answer
+from autoopt.spec.source import Place
 from autoopt.spec.strict_model import check_name
 
-Path: TypeAlias = tuple[str, ...]
+Chain: TypeAlias = tuple[str, ...]
 """Node ids that stand for one pass of Olive's, one after the other."""
 
+_TABLE: Final = Path(__file__).with_name("parameters.txt")
+_SILENT: Final = ("data_config", "evaluator", "host", "disable_search", "quant_mode", "quant_preprocess", "output_name")
+"""Parameters that other parts of the conversion read."""
+_OWN_SEARCH: Final = "SEARCHABLE_VALUES"
+_OWN_DEFAULT: Final = "DEFAULT_VALUE"
 _EXPORTS: Final = ("onnxconversion", "optimumconversion")
 _RESOLVED: Final = ("OnnxDynamicQuantization", "OnnxQuantization", "OnnxPeepholeOptimizer", "DynamicToFixedShape")
 """Passes whose remark says what the conversion does by itself."""
@@ -43,7 +54,7 @@ class Graph:
     """Nodes by id, and for each slot of Olive's the paths that are its alternatives."""
 
     nodes: dict[str, JsonValue] = field(default_factory=dict)
-    slots: dict[str, list[Path]] = field(default_factory=dict)
+    slots: dict[str, list[Chain]] = field(default_factory=dict)
 
     def add(self, node: str, pass_name: str, params: dict[str, JsonValue], search: bool = False) -> str:
         """Add a node; returns its id, which is `node` without characters that node ids cannot have."""
@@ -67,7 +78,7 @@ class Graph:
         passes = {node: content for node, content in self.nodes.items() if node in used}
         return {"passes": passes, "chains": [list[JsonValue](chain) for chain in chains]}
 
-    def _chains(self, flows: Sequence[Sequence[str]]) -> Iterator[Path]:
+    def _chains(self, flows: Sequence[Sequence[str]]) -> Iterator[Chain]:
         """Yield every combination of alternatives of the slots of each flow, without empty chains."""
         for flow in flows:
             alternatives = [self.slots[slot] for slot in flow if self.slots.get(slot)]
@@ -77,12 +88,12 @@ class Graph:
                     yield chain
 
 
-def _is_stage(paths: list[Path]) -> bool:
+def _is_stage(paths: list[Chain]) -> bool:
     """Tell if these alternatives are one path, or single nodes."""
     return len(paths) == 1 or all(len(path) == 1 for path in paths)
 
 
-def _stages(alternatives: list[list[Path]]) -> Iterator[JsonValue]:
+def _stages(alternatives: list[list[Chain]]) -> Iterator[JsonValue]:
     for paths in alternatives:
         if len(paths) == 1:
             yield from paths[0]
@@ -122,7 +133,7 @@ def _drop_repetitions(graph: Graph, remarks: Remarks) -> None:
             passed.setdefault(pass_name, node)
 
 
-def _paths(graph: Graph, name: str, each: OlivePass, config: OliveConfig, remarks: Remarks) -> Iterator[Path]:
+def _paths(graph: Graph, name: str, each: OlivePass, config: OliveConfig, remarks: Remarks) -> Iterator[Chain]:
     """The alternatives that one pass of Olive's stands for."""
     equivalent = _equivalent(each, remarks)
     if equivalent is None:
@@ -236,7 +247,7 @@ def _as_list(value: JsonValue) -> Sequence[JsonValue]:
     return [value]
 
 
-def _before(graph: Graph, name: str, each: OlivePass, pass_name: str, remarks: Remarks) -> Path:
+def _before(graph: Graph, name: str, each: OlivePass, pass_name: str, remarks: Remarks) -> Chain:
     """Nodes for all dimensions but the last, for smooth quantization, and for `quant_preprocess`.
 
     Static quantization gets the latter anyway.
@@ -257,7 +268,7 @@ def _before(graph: Graph, name: str, each: OlivePass, pass_name: str, remarks: R
     return ()
 
 
-def _after(graph: Graph, name: str, each: OlivePass, remarks: Remarks) -> Path:
+def _after(graph: Graph, name: str, each: OlivePass, remarks: Remarks) -> Chain:
     """A node for `float16: true` of the fusion of transformers."""
     if each.params.get("float16") is not True:
         return ()
@@ -267,3 +278,101 @@ def _after(graph: Graph, name: str, each: OlivePass, remarks: Remarks) -> Path:
     }
     params = parameters(registry().info("float16"), fields, each.place, remarks)
     return (graph.add(f"{name}_float16", "float16", params),)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of the table."""
+
+    name: str
+    values: Mapping[str, JsonValue]
+    reason: str = ""
+    """The reason for which autoopt has no such parameter, if it has none."""
+
+
+@lru_cache(maxsize=1)
+def _lines() -> Mapping[str, _Line]:
+    lines = {}
+    rows = [row for row in _TABLE.read_text(encoding="utf-8").splitlines() if row and not row.startswith("#")]
+    for row in rows:
+        olive, name, rest = (part.strip() for part in f"{row} ".split(" | "))
+        if name == "-":
+            lines[olive] = _Line("", {}, rest)
+        else:
+            lines[olive] = _Line(name, json.loads(rest or "{}"))
+    return lines
+
+
+def parameters(info: PassInfo, params: Section, place: Place, remarks: Remarks) -> dict[str, JsonValue]:
+    """Return the parameters of autoopt's pass for those of Olive's; a remark for each that it does not have."""
+    result: dict[str, JsonValue] = {}
+    names = [parameter.name for parameter in info.parameters]
+    fields = dict(params)
+    extra = section(fields.pop("extra_options", None))
+    for name, value in {**fields, **extra}.items():
+        if value is None or name in _SILENT:
+            continue
+        line = _lines().get(name, _Line(name, {}))
+        here = (*place, name)
+        if line.reason:
+            if value:
+                remarks.add(here, "is left out", line.reason)
+            continue
+        if line.name not in names:
+            remarks.add(
+                here, f"is left out: {info.name} has no such parameter", f"see 'autoopt passes show {info.name}'"
+            )
+            continue
+        try:
+            result[line.name] = _setting(info, line, value)
+        except InputError as error:
+            remarks.add(here, f"is left out: {error.what}", error.remedy)
+    return result
+
+
+def _setting(info: PassInfo, line: _Line, value: JsonValue) -> JsonValue:
+    """A parameter as dag.yaml writes it.
+
+    Raises:
+        InputError: the parameter cannot have this value.
+    """
+    if value == _OWN_SEARCH:
+        return "search"
+    if value == _OWN_DEFAULT:
+        return "default"
+    values = _search_values(info, line, value)
+    if values is None:
+        return _value(info, line, value)
+    converted = [_value(info, line, item) for item in values]
+    if len(converted) == 1:
+        return converted[0]
+    return {"search": converted}
+
+
+def _search_values(info: PassInfo, line: _Line, value: JsonValue) -> Sequence[JsonValue] | None:
+    """The values to search; None if the value is a single one."""
+    fields = section(value)
+    if fields.get("olive_parameter_type") == "SearchParameter":
+        support = fields.get("support")
+        if fields.get("type") != "Categorical" or not isinstance(support, Sequence):
+            raise InputError(f"searches {fields.get('type')} values", remedy="write {search: [...]} in dag.yaml")
+        return support
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        return None
+    if info.parameter(line.name).check(value) is None:
+        return None  # the parameter itself is a list
+    return value
+
+
+def _value(info: PassInfo, line: _Line, value: JsonValue) -> JsonValue:
+    """One value of a parameter."""
+    parameter = info.parameter(line.name)
+    converted = value
+    if isinstance(value, str):
+        converted = line.values.get(value, value)
+    elif isinstance(value, int):
+        converted = line.values.get(json.dumps(value), value)
+    reason = parameter.check(converted)
+    if reason:
+        raise InputError(f"{line.name} {reason}")
+    return converted

@@ -77,23 +77,26 @@ def _sampler(inputs: SamplerInputs, source: str, apart: Collection[str]) -> Samp
     """The sampler over all chains."""
     config, chains = inputs.config, inputs.chains
     if has_fixed_shares(config):
-        shares = trial_shares(config, chains)
-        sharing = [chain for chain in chains if shares[chain.id]]
-        studies = {chain.id: _own_study(inputs, chain, shares[chain.id], source) for chain in sharing}
-        return FixedSharesSampler(config, studies)
-    groups = [[chain for chain in chains if (chain.id in apart) is is_apart] for is_apart in (False, True)]
-    if config.strategy == "unified" and all(groups):
+        return FixedSharesSampler(config, _own_studies(inputs, source))
+    together = [chain for chain in chains if chain.id not in apart]
+    if config.strategy == "unified" and 0 < len(together) < len(chains):
+        groups = [together, [chain for chain in chains if chain.id in apart]]
         half = config if config.trials is None else config.overridden({"trials": max(1, config.trials // 2)})
         return GroupedSampler(groups, [_of_chains(replace(inputs, config=half), group) for group in groups])
     return _of_chains(inputs, chains)
 
 
-def _own_study(inputs: SamplerInputs, chain: ChainSpace, share: int, source: str) -> Study:
-    """The study of one chain that gets `share` trials; the trials of the whole search limit its repeats."""
-    limited = inputs.config.with_replacement or share < chain.space.count
-    config = inputs.config.overridden({"trials": share if limited else None})
-    sampler = _of_chains(replace(inputs, config=config, node_objectives={}), [chain])
-    return Study(config, [chain], inputs.objectives, sampler, source, most_repeats=inputs.config.trials)
+def _own_studies(inputs: SamplerInputs, source: str) -> dict[str, Study]:
+    """A study for each chain with a share of the trials; those of the whole search limit its repeats."""
+    config, studies = inputs.config, dict[str, Study]()
+    shares = trial_shares(config, inputs.chains)
+    for chain in inputs.chains:
+        if shares[chain.id]:
+            limited = config.with_replacement or shares[chain.id] < chain.space.count
+            own = config.overridden({"trials": shares[chain.id] if limited else None})
+            sampler = _of_chains(replace(inputs, config=own, node_objectives={}), [chain])
+            studies[chain.id] = Study(own, [chain], inputs.objectives, sampler, source, most_repeats=config.trials)
+    return studies
 
 
 def _of_chains(inputs: SamplerInputs, chains: Sequence[ChainSpace]) -> Sampler:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from autoopt.dag.proposal.first_points import LEFT_OUT
 from autoopt.dag.proposal.inputs import ProposalInputs
+from autoopt.dag.proposal.proposal_priors import LEFT_OUT
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
 from autoopt.search import ChainSpace
 from autoopt.space import Point

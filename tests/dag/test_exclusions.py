@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
-from autoopt.dag.proposal.exclusions import ruled_out, value_cuts
 from autoopt.dag.proposal.inputs import conditions
 from autoopt.dag.proposal.narrowing import Narrowing
+from autoopt.dag.proposal.proposal_priors import ruled_out, value_cuts
 from autoopt.dag.proposal.templates import TABLES, TEMPLATES, provider_profile
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions

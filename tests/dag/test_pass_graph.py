@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.dag.graph.pass_graph import END, START, build_graph
+from autoopt.dag.compiler.pass_graph import END, START, build_graph
 from autoopt.errors import ConfigError
 from autoopt.spec import load_dag
 

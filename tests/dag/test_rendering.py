@@ -9,8 +9,8 @@ from dag_worlds import make_info
 
 from autoopt.dag import Plan, compile_plan
 from autoopt.dag.compiler.plan import Decision
+from autoopt.dag.compiler.priors import Prior, Scope
 from autoopt.dag.compiler.rendering import tree_text
-from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.registry import PassInfo
 from autoopt.spec import load_dag
 

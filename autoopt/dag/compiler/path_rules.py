@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from autoopt.dag.compiler.pass_graph import END, PassGraph
+from autoopt.dag.compiler.priors import Cut, Kind, Prior, Scope
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.compiler.requirements import Requirements
-from autoopt.dag.graph.pass_graph import END, PassGraph
-from autoopt.dag.graph.priors import Cut, Kind, Prior, Scope
 from autoopt.errors import InputError
 from autoopt.registry import PassInfo
 from autoopt.space import NodeSpace, matches
@@ -103,17 +103,15 @@ class PathRules:
     _steps: dict[tuple[State, str], State | Reason] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        required = self._chain_priors("require")
         self._forbidden = self._chain_priors("forbid")
+        required = self._chain_priors("require")
         self._required = [prior for prior in required if prior.scope.chain is None]
         self._required_chains = [prior for prior in required if prior.scope.chain is not None]
         rules: tuple[Prior | Cut, ...] = (*self._forbidden, *self._required, *self._required_chains, *self.counter.cuts)
         self._scopes = tuple(dict.fromkeys(rule.scope for rule in rules if not rule.scope.everywhere))
         self._relevant = {node: self.requirements.relevant(info) for node, info in self.infos.items()}
         self._relevant_after = self._union_ahead(self._relevant)
-        self._nodes_after: Mapping[str, frozenset[str]] = {}
-        if any(scope.nodes is not None for scope in self._scopes):
-            self._nodes_after = self._union_ahead({node: frozenset((node,)) for node in self.infos})
+        self._nodes_after = self._union_ahead({node: frozenset((node,)) for node in self.infos})
 
     def _chain_priors(self, kind: Kind) -> list[Prior]:
         """The priors of a kind that are about whole chains, rather than about values."""

@@ -9,13 +9,12 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from autoopt.dag.compiler.chain import Chain
-from autoopt.dag.compiler.chain_builder import ARROW, ChainBuilder
+from autoopt.dag.compiler.chain import ARROW, Chain, ChainBuilder
+from autoopt.dag.compiler.node_spaces import NamedFile
+from autoopt.dag.compiler.pass_graph import PassGraph
 from autoopt.dag.compiler.prefix_tree import PrefixTree
+from autoopt.dag.compiler.priors import Prior, Values
 from autoopt.dag.compiler.pruning import Reason, Rule
-from autoopt.dag.graph.node_spaces import NamedFile
-from autoopt.dag.graph.pass_graph import PassGraph
-from autoopt.dag.graph.priors import Prior, Values
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.registry import PassInfo
 from autoopt.space import NodeSpace, Point, Value

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 import networkx as nx
 
+from autoopt.dag.compiler.pass_graph import END, START
 from autoopt.dag.compiler.path_rules import NO_POINTS_YET, Matched, PathRules, PointCounts, State
 from autoopt.dag.compiler.pruning import Reason
-from autoopt.dag.graph.pass_graph import END, START
 from autoopt.errors import InputError
 
 Path: TypeAlias = tuple[str, ...]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
-from autoopt.dag.graph.priors import Prior, Values
+from autoopt.dag.compiler.priors import Prior, Values
 from autoopt.dag.proposal.propose import Proposal, target_fields
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.errors import one_line
@@ -47,17 +48,17 @@ def yaml_text(
     if data:
         lines += [*_state_comment(data.get("evaluation")), f"data: {flow(data)}"]
     if spec.targets:
-        lines += ["targets:", *(f"  - {flow(target_fields(target))}" for target in spec.targets), ""]
+        lines += ["targets:", *(f"  - {flow(target_fields(target))}" for target in spec.targets)]
     else:
-        lines += [f"target: {flow(target_fields(spec.all_targets[0]))}", ""]
-    lines.append("passes:                                    # node id -> pass and parameters")
-    for node in nodes:
-        lines += _node(proposal, node)
-    lines += ["", 'stages:                                    # one of each row in this order, ~ is "skip"']
-    lines += [f"  - {flow(stage)}" for stage in stages]
+        lines.append(f"target: {flow(target_fields(spec.all_targets[0]))}")
+    lines += ["", "passes:                                    # node id -> pass and parameters"]
+    lines += itertools.chain.from_iterable(_node(proposal, node) for node in nodes)
+    lines += _section('stages:                                    # one of each row in this order, ~ is "skip"', stages)
     lines += _section("forbid:", _excluded(proposal, nodes))
-    preferred = [*_learned(proposal, plan), *_first(proposal, plan)]
-    lines += _section("prefer:                                    # tried first", iter(preferred))
+    lines += _section(
+        "prefer:                                    # tried first",
+        itertools.chain(_learned(proposal, plan), _first(proposal, plan)),
+    )
     lines += ["", f"objectives: {flow(list(map(_fields, objectives or [LATENCY])))}"]
     lines += _constraints(constraints, nodes)
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
@@ -127,7 +128,7 @@ def flow(value: JsonValue) -> str:
     return _SURROGATES.sub(lambda found: f"\\U{ord(json.loads(chr(34) + found[0] + chr(34))):08x}", text)
 
 
-def _section(title: str, rows: Iterator[JsonValue]) -> list[str]:
+def _section(title: str, rows: Iterable[JsonValue]) -> list[str]:
     lines = [f"  - {flow(row)}" for row in rows]
     if not lines:
         return []
@@ -183,15 +184,13 @@ def _excluded(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
         scope = (prior.scope.nodes or frozenset()) | set(prior.values)
         if not scope <= set(nodes) or _is_cut_anyway(proposal, prior):
             continue
-        row: dict[str, JsonValue] = {}
         values = _searched_values(proposal, prior.values)
-        if prior.scope.nodes or not values:
-            row["nodes"] = sorted(scope, key=nodes.index)
-        if prior.scope.without:
-            row["without"] = sorted(prior.scope.without)
-        if values:
-            row["values"] = values
-        yield {**row, "reason": prior.reason}
+        row: dict[str, JsonValue] = {
+            "nodes": sorted(scope, key=nodes.index) if prior.scope.nodes or not values else [],
+            "without": sorted(prior.scope.without),
+            "values": values,
+        }
+        yield {**{name: value for name, value in row.items() if value}, "reason": prior.reason}
 
 
 def _is_cut_anyway(proposal: Proposal, prior: Prior) -> bool:

@@ -100,10 +100,9 @@ def _changes(
         yield Decision("fp32 not tried", f"its {model.bytes} bytes exceed the target's memory of {target.memory}")
     if "old_ir" in facts and "ir" not in reasons:
         yield Decision("IR upgrade", f"the file has IR version {model.ir_version}", is_detail=True)
-    for change in TABLES.changes:
-        if hold(change.when, facts) and change.node not in reasons:
-            why = change.why.format_map(words(change.node, inputs, target))
-            yield Decision(change.what, why, tried=change.what)
+    for change in [each for each in TABLES.changes if each.node not in reasons and hold(each.when, facts)]:
+        why = change.why.format_map(words(change.node, inputs, target))
+        yield Decision(change.what, why, tried=change.what)
     if inputs.narrowing and "specialize" not in reasons:
         remedy = f"{option('keep_signature', value=True)} leaves this out"
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; {remedy}")

@@ -104,8 +104,6 @@ class ProposalInputs:
 def conditions(inputs: ProposalInputs, target: TargetSpec, level: int) -> frozenset[str]:
     """The facts that hold, by the names that the tables of proposals use, and the operators of the model."""
     model, profile = inputs.inspection, provider_profile(target.execution_provider)
-    has_trees = any("TreeEnsemble" in op for op in model.ops)
-    neural_layers = sum(model.op_counts.get(op, 0) for op in NEURAL_OPS)
     facts: dict[str, object] = {
         "cpu": target.execution_provider == CPU,
         "countable_layers": inputs.layer_count <= PROPOSAL.most_counted,
@@ -131,8 +129,8 @@ def conditions(inputs: ProposalInputs, target: TargetSpec, level: int) -> frozen
         "normalization": has_normalization(model),
         "old_ir": model.ir_version < LOWEST_IR,
         "old_opset": 0 < model.opsets.get("", 0) < LOWEST_OPSET,
-        "only_spectrum": model.ops & SPECTRUM_OPS and neural_layers < PROPOSAL.min_layers,
-        "only_trees": has_trees and all(op.startswith("ai.onnx.ml::") for op in model.ops - TREE_HELPERS),
+        "only_spectrum": model.ops & SPECTRUM_OPS and _neural_layers(model) < PROPOSAL.min_layers,
+        "only_trees": _has_trees(model) and all(op.startswith("ai.onnx.ml::") for op in model.ops - TREE_HELPERS),
         "open_shapes": profile.static_shapes and model.dynamic_dims,
         "plain": not model.ops - PLAIN_OPS,
         "quantized": inputs.quantized,
@@ -143,11 +141,19 @@ def conditions(inputs: ProposalInputs, target: TargetSpec, level: int) -> frozen
         "smaller_counts": inputs.smaller_counts,
         "text": inputs.generates_text,
         "tiny": is_tiny(model),
-        "trees": has_trees,
+        "trees": _has_trees(model),
         "two_kinds": has_two_kinds(model),
         "view_pairs": model.view_pairs,
     }
     return model.ops.union(name for name, holds in facts.items() if holds)
+
+
+def _has_trees(model: Inspection) -> bool:
+    return any("TreeEnsemble" in op for op in model.ops)
+
+
+def _neural_layers(model: Inspection) -> int:
+    return sum(model.op_counts.get(op, 0) for op in NEURAL_OPS)
 
 
 def node_conditions(node: str, inputs: ProposalInputs, target: TargetSpec) -> frozenset[str]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 from typing import Final
 
 from autoopt.data.decoder import decoder_of
@@ -82,14 +83,12 @@ def narrowing_of(
     has_made_up = any(description.made_up for description in descriptions)
     if not descriptions or has_made_up or decoder_of(inspection.input_roles) is not None:
         return Narrowing()
-    inputs: list[_Input] = []
-    for spec in inspection.inputs:
-        inputs += _described(spec, inspection, descriptions, fed_back)
+    described = [_described(spec, inspection, descriptions, fed_back) for spec in inspection.inputs]
+    inputs = list(chain.from_iterable(described))
     shapes = _shapes(inspection, inputs)
     values = _constants(inputs, shapes, batch_size)
-    has_open_value = any(shapes[name][:1] == (None,) for name in values)
-    # A model with state takes one item at a time.
-    if fed_back or has_open_value or any(item.whole for item in inputs):
+    takes_one = bool(fed_back) or any(item.whole for item in inputs)  # such as a model with state
+    if takes_one or any(shapes[name][:1] == (None,) for name in values):
         shapes = _shapes(inspection, [item.of_one() for item in inputs])
     return Narrowing(values, _narrower_shapes(inspection, values, shapes))
 

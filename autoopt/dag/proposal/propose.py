@@ -12,12 +12,10 @@ from typing import Final
 
 from autoopt.dag.compiler.compile import compile_plan
 from autoopt.dag.compiler.plan import Decision, Plan
+from autoopt.dag.compiler.priors import Prior
 from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_reason
 from autoopt.dag.compiler.requirements import Infos
-from autoopt.dag.graph.priors import Prior
 from autoopt.dag.proposal.decisions import decisions, effort_for
-from autoopt.dag.proposal.exclusions import ruled_out, untried_combinations, value_cuts
-from autoopt.dag.proposal.first_points import FEW_BITS, Places, first_points
 from autoopt.dag.proposal.inputs import (
     RECURRENT_OPS,
     ProposalInputs,
@@ -27,6 +25,14 @@ from autoopt.dag.proposal.inputs import (
     has_split_hard_sigmoids,
     has_two_kinds,
     hold,
+)
+from autoopt.dag.proposal.proposal_priors import (
+    FEW_BITS,
+    Beginning,
+    Places,
+    ruled_out,
+    untried_combinations,
+    value_cuts,
 )
 from autoopt.dag.proposal.templates import (
     OPENVINO,
@@ -100,55 +106,62 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
         ruled_out={node: reason for node, reason in rulings.items() if reason is not None},
     )
     reasons = _reasons(nodes, infos, facts)
-    remaining = [_remaining(stage, reasons) for stage in layout]
-    has_floats = all(None in stage or not _is_lossy(stage, nodes) for stage in layout)
-    priors = [
-        *cuts,
-        *untried_combinations(nodes),
-        *first_points(
-            remaining,
-            nodes,
-            profile.fixed,
-            places=_places(inputs, nodes.keys() - reasons.keys(), has_floats=has_floats),
-            lossy=first_values_for(inputs, facts.accelerator.isa),
-        ),
-    ]
+    beginning = Beginning(
+        [_remaining(stage, reasons) for stage in layout],
+        nodes,
+        profile.fixed,
+        _places(inputs, layout, nodes, reasons),
+        first_values_for(inputs, facts.accelerator.isa),
+    )
     decided = list(decisions(options, inputs, target, methods, reasons))
     no_runtime = check_runtime(facts)
     if no_runtime is not None:
         decided.insert(0, Decision("not on this machine", no_runtime.text))
-    return Proposal(
-        _spec(options, inputs, nodes, _skippable(layout, reasons)), tuple(priors), facts, reasons, tuple(decided)
-    )
+    spec = _spec(options, inputs, nodes, _skippable(layout, reasons))
+    priors = (*cuts, *untried_combinations(nodes), *beginning.priors())
+    return Proposal(spec, priors, facts, reasons, tuple(decided))
 
 
-def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool) -> Places:
-    """Preparation alone comes first where it gains what the runtime does not, else last; `tried` are the nodes left."""
+def _places(
+    inputs: ProposalInputs,
+    layout: Sequence[Sequence[str | None]],
+    nodes: Mapping[str, Template],
+    reasons: Collection[str],
+) -> Places:
+    """Preparation alone comes first where it gains what the runtime does not, else last."""
     model = inputs.inspection
     is_small = model.parameters < PROPOSAL.small_model
-    is_recurrent = not RECURRENT_OPS.isdisjoint(model.ops)
-    is_large_decoder = inputs.generates_text and model.parameters >= PROPOSAL.large_decoder
     places = Places(
         "last",
         one_thread=is_small,
-        integers_on_one_thread=is_small and is_recurrent,
-        early={"weights": FEW_BITS} if is_large_decoder else {},
+        integers_on_one_thread=is_small and not RECURRENT_OPS.isdisjoint(model.ops),
+        early={"weights": FEW_BITS} if _is_large_decoder(inputs) else {},
         late=late_nodes(model),
     )
-    if not has_floats:
+    if not all(None in stage or not _is_lossy(stage, nodes) for stage in layout):
         return replace(places, floats="")
-    gain = ""
-    if inputs.generates_text and "fuse" in tried and not is_large_decoder:
-        gain = "fused attention with a cache gains"
-    elif has_split_hard_sigmoids(inputs.inspection) and "activations" in tried:
-        gain = "hard sigmoids as single operators gain"
-    elif model.overridable:
-        gain = "weights that are inputs gain by becoming constants"
-    elif not is_small and not is_large_decoder and "simplify" in tried:
-        gain = "it takes the least time and may gain"
+    gain = _gain_of_preparation(inputs, nodes.keys() - set(reasons))
     if not gain:
         return places
     return replace(places, floats="first", reason=f"first, because {gain} without a change of results")
+
+
+def _is_large_decoder(inputs: ProposalInputs) -> bool:
+    return inputs.generates_text and inputs.inspection.parameters >= PROPOSAL.large_decoder
+
+
+def _gain_of_preparation(inputs: ProposalInputs, tried: Collection[str]) -> str:
+    """What preparation alone gains that the runtime does not; empty if nothing is known to."""
+    model = inputs.inspection
+    if inputs.generates_text and "fuse" in tried and not _is_large_decoder(inputs):
+        return "fused attention with a cache gains"
+    if has_split_hard_sigmoids(model) and "activations" in tried:
+        return "hard sigmoids as single operators gain"
+    if model.overridable:
+        return "weights that are inputs gain by becoming constants"
+    if model.parameters >= PROPOSAL.small_model and not _is_large_decoder(inputs) and "simplify" in tried:
+        return "it takes the least time and may gain"
+    return ""
 
 
 def first_values_for(inputs: ProposalInputs, isa: Collection[str] = ()) -> Points:

@@ -84,10 +84,7 @@ class SurrogateSampler:
             return draw_from(self._chains, history, rng)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
-        trials: list[Trial] = []
-        for chain in self._chains:
-            trials += history.trials_of(chain.id)
-        trials.sort(key=lambda trial: trial.proposal.number)
+        trials = [trial for trial in history.trials if trial.proposal.chain in self._log_weights]
         pool = self._pool(trials, history, rng)
         if not pool.points:
             return Stop(
@@ -107,9 +104,8 @@ class SurrogateSampler:
             reason = reason_to_stop(outlook, progress, self._min_rate, view.gained)
             if reason:
                 return Stop(reason, is_early=True)
-        scores: list[float] = []
-        for score, (chain_id, _) in zip(expected.doubtful_score, pool.points, strict=True):
-            scores.append(float(score) + self._log_weights[chain_id])
+        weights = [self._log_weights[chain_id] for chain_id, _ in pool.points]
+        scores: list[float] = (expected.doubtful_score + weights).tolist()
         if any(map(math.isnan, scores)):
             raise FloatingPointError("an expected improvement is not a number")
         if self._total > SEARCH.pool and len(trials) % SEARCH.new_chain == 0:
@@ -187,51 +183,28 @@ def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple
     if len(history.objectives) > 1:
         return None
     tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
-    best = best_of(tried, history)
-    if best is None:
+    best = min(tried, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
+    if best is None or not feasible(best.feedback):
         return None
     extensions = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}
     extension = extensions.get(history.by_id[best.proposal.chain].nodes)
     if extension is None or sum(_lost(trial, history) for trial in tried) >= SEARCH.max_losses:
         return None
-    point = _first(extension, best.proposal.point)
-    if point is None:
-        return None
-    return first_untried([(extension.id, point)], history)
-
-
-def best_of(trials: Sequence[Trial], history: History) -> Trial | None:
-    """Return the best trial; None if none meets the constraints."""
-    best = min(trials, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
-    if best is None or best.feedback is None or best.feedback.failed or best.feedback.violation > 0:
-        return None
-    return best
+    settings = extension.nodes[-1]
+    points = ({**best.proposal.point, settings: values} for values in extension.space.nodes[settings].iterate())
+    allowed = itertools.islice(filter(extension.space.allows, points), 1)
+    return first_untried([(extension.id, point) for point in allowed], history)
 
 
 def _lost(trial: Trial, history: History) -> bool:
     """Tell if settings were no better than the same point without them."""
     chain = history.by_id[trial.proposal.chain]
-    if not chain.sets_only_run or trial.feedback is None:
+    if not chain.sets_only_run or trial.feedback is None or len(chain.nodes) == 1:
         return False
-    settings = chain.nodes[-1]
-    point = {node: values for node, values in trial.proposal.point.items() if node != settings}
-    for other in history.chains:
-        if other.nodes == chain.nodes[:-1]:
-            base = history.find(other.id, point)
-            if base is not None and base.feedback is not None:
-                objectives = history.objectives
-                return rank_key(trial.feedback, objectives) >= rank_key(base.feedback, objectives)
-    return False
-
-
-def _first(chain: ChainSpace, point: Point) -> Point | None:
-    """The point with the first settings that the chain allows."""
-    settings = chain.nodes[-1]
-    for values in chain.space.nodes[settings].iterate():
-        extended = {**point, settings: values}
-        if chain.space.allows(extended):
-            return extended
-    return None
+    base = history.find(chain.id, trial.proposal.point, upto=chain.nodes[-2])
+    if base is None or base.feedback is None:
+        return False
+    return rank_key(trial.feedback, history.objectives) >= rank_key(base.feedback, history.objectives)
 
 
 def cheapest(

@@ -89,6 +89,10 @@ class Cut:
         assignment, *others = self.assignments()
         return None if others else assignment
 
+    def covers(self, path: Sequence[str]) -> bool:
+        """True if the rule is about points of the chain with these node ids."""
+        return self.scope.covers(path) and set(self.values) <= set(path)
+
     def assignments(self) -> Iterator[tuple[str, str, Value]]:
         """(node, parameter, value) of each of the values."""
         for node, params in self.values.items():
