@@ -18,7 +18,7 @@ from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
 from autoopt.space import Point
 from autoopt.spec.search import SearchConfig, find_sampler
-from autoopt.tuning import SEARCH
+from autoopt.tuning import STOPPING
 
 
 def create_study(  # noqa: PLR0913  what a search depends on
@@ -131,7 +131,7 @@ class _ChainSamplers:
                 return self._leaf(chain)
             return self._nested(share or chain.space.count, groups, chain)
         stage_list = stages(order, chain)
-        budget = SEARCH.untimed * len(stage_list) if share is None else share
+        budget = STOPPING.min_candidates * len(stage_list) if share is None else share
         stage_list = affordable(stage_list, chain, budget)
         stage_budget = max(1, budget // len(stage_list))
         if len(stage_list) == 1:

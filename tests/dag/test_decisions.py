@@ -1,4 +1,4 @@
-"""The decisions of a proposal in words."""
+"""The decisions of a proposal in words, and its budget."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
 from autoopt.dag.compiler.pruning import Reason
-from autoopt.dag.proposal.decisions import decisions
-from autoopt.dag.proposal.templates import Method
+from autoopt.dag.proposal.decisions import Effort, decisions, effort_for
+from autoopt.dag.proposal.templates import MINUTES, TABLES, TEMPLATES, TRIALS, Method, provider_profile
 from autoopt.model.inspection import Inspection
-from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.registry import registry
+from autoopt.spec.proposal_options import PRECISIONS, ProposalOptions
+from autoopt.target import EXECUTION_PROVIDERS
 
 INT8 = Method(("dynamic", "static"), "{nodes} quantization of MatMul")
 
@@ -151,3 +153,77 @@ def test_inputs_with_a_default_are_named() -> None:
     assert (
         found["inputs with a default"] == "passes may fix them, so that callers cannot set scale, shift, a and 1 more"
     )
+
+
+def sized(*ops: str, parameters: int) -> Inspection:
+    return Inspection((), (), {"": 17}, 8, dict.fromkeys(ops, 1), parameters, 4 * parameters)
+
+
+@pytest.mark.parametrize(
+    ("inspection", "reason"),
+    [
+        (sized("ai.onnx.ml::TreeEnsembleClassifier", parameters=0), "no matrix product or convolution"),
+        (
+            sized("MatMul", "Relu", parameters=1103),
+            "the model has 1103 weights; most of an inference is the call itself",
+        ),
+    ],
+)
+def test_models_with_little_to_gain_get_few_trials_and_a_reason(inspection: Inspection, reason: str) -> None:
+    effort = effort_for(inspection, 3)
+    assert reason in effort.reason
+    assert (effort.trials, effort.minutes) == (6, 2)
+
+
+@pytest.mark.parametrize("level", range(4))
+@pytest.mark.parametrize("ops", [("Conv",), ("MatMul",)])
+def test_other_models_get_the_budget_of_the_level(level: int, ops: tuple[str, ...]) -> None:
+    parameters = 100 if "Conv" in ops else 100_000
+    assert effort_for(sized(*ops, parameters=parameters), level) == Effort(TRIALS[level], MINUTES[level])
+
+
+PROFILES = TABLES.providers
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_provider_has_a_method_or_a_reason_for_each_precision(name: str) -> None:
+    methods = PROFILES[name].methods
+    assert tuple(methods) == PRECISIONS
+    for method in methods.values():
+        assert method.text
+        assert "{nodes}" not in method.text or method.nodes
+        assert all(TEMPLATES[node].lossy for node in method.nodes)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_fixed_parameters_belong_to_their_pass(name: str) -> None:
+    for node, params in PROFILES[name].fixed.items():
+        info = registry().info(TEMPLATES[node].pass_name)
+        for parameter, value in params.items():
+            assert info.parameter(parameter).check(value) is None
+
+
+def test_the_table_names_providers_of_the_runtime() -> None:
+    assert set(PROFILES) <= {*EXECUTION_PROVIDERS, "other"}
+    assert provider_profile("NobodysExecutionProvider") is PROFILES["other"]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_requested_precision_is_the_only_one(name: str, precision: str) -> None:
+    assert list(PROFILES[name].chosen(precision)) == [precision]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_by_default_all_precisions_worth_trying_are_chosen(name: str) -> None:
+    chosen = PROFILES[name].chosen(None)
+    assert "fp32" in chosen
+    assert all(method.auto for method in chosen.values())
+    assert all(method.nodes for precision, method in chosen.items() if precision != "fp32")
+    assert list(chosen) == [precision for precision in PRECISIONS if precision in chosen]
+
+
+def test_a_cpu_does_not_try_half_precision_unless_it_is_requested() -> None:
+    cpu = provider_profile("CPUExecutionProvider")
+    assert set(cpu.chosen(None)) == {"fp32", "int8", "int4"}
+    assert cpu.chosen("fp16")["fp16"].nodes == ("half",)

@@ -1,4 +1,4 @@
-"""Proposed graphs: what each model, target, precision and level gets, what is left out, and why."""
+"""Proposed pass graphs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
-from proposal_cases import CNN, TRANSFORMER, TREES, model, proposed
+from proposal_cases import CNN, TRANSFORMER, TREES, inputs_of, model, proposed
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.proposal.dag_yaml import yaml_text
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.dag.proposal.templates import TABLES
+from autoopt.dag.proposal.propose import adapted_templates
+from autoopt.dag.proposal.templates import TABLES, TEMPLATES
 from autoopt.model.inspection import Inspection
 from autoopt.problem.earlier_runs import Example
 from autoopt.registry import registry
@@ -296,3 +297,21 @@ def test_layers_in_float_follow_from_their_number_or_from_the_noise() -> None:
     points = [point["selective"] for chain in plan.chains() for point in chain.space.iterate() if "selective" in point]
     pairs = {(point["exclude_worst"], point["least_sqnr_db"]) for point in points}
     assert pairs == {(1, 0), (2, 0), (3, 0), (4, 0), (8, 0), (1, 25), (1, 32)}
+
+
+def test_recurrent_layers_are_tried_at_run_time_beside_static_convolutions() -> None:
+    recurrent = model("Conv", "LSTM", "MatMul")
+    points = [point for chain in proposed(recurrent)[1].chains() for point in chain.space.iterate()]
+    tried = [point["static"]["dynamic_ops"] for point in points if "static" in point]
+    assert ["LSTM"] in tried
+    cuda = adapted_templates(TEMPLATES, inputs_of(recurrent), ProposalOptions(execution_provider="cuda").target())
+    assert "dynamic_ops" not in cuda["static"].search
+    assert (
+        "dynamic_ops" not in adapted_templates(TEMPLATES, inputs_of(CNN), ProposalOptions().target())["static"].search
+    )
+
+
+def test_functions_are_inlined_before_all_passes_that_look_for_weights() -> None:
+    for chain in proposed(model("MatMul", "Add", functions=2))[1].chains():
+        assert "inline" in [node.id for node in chain.nodes]
+    assert all(node.id != "inline" for chain in proposed(CNN)[1].chains() for node in chain.nodes)

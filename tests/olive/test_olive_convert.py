@@ -1,4 +1,4 @@
-"""Whole configurations of Olive, old and new ones."""
+"""Configurations of Olive as dag.yaml: whole ones, data, goals, search."""
 
 from __future__ import annotations
 
@@ -173,3 +173,180 @@ def test_remarks_come_once_and_in_the_order_of_the_file() -> None:
         remarks.add(("b", "x"), "second", "do that")
         remarks.add(("a",), "first")
     assert remarks.texts() == ("c.json:2: a: first", "c.json:9: b.x: second; do that")
+
+
+Convert = Any
+HUB = {"data_name": "glue", "subset": "mrpc", "split": "validation"}
+
+
+def converted_data(converted: Convert, *configs: Any, calibration: str = "b") -> Any:
+    metrics = [{"type": "accuracy", "data_config": "a"}, {"type": "latency", "data_config": "a"}]
+    passes = {"q": {"type": "OnnxStaticQuantization", "data_config": calibration}}
+    return converted(data_configs=list(configs), evaluators={"m": {"metrics": metrics}}, passes=passes)
+
+
+def test_data_of_metrics_and_of_passes_are_told_apart(converted: Convert) -> None:
+    first = {
+        "name": "a",
+        "load_dataset_config": HUB,
+        "pre_process_data_config": {"input_cols": ["s"], "label_cols": ["l"]},
+        "dataloader_config": {"batch_size": 8},
+    }
+    second = {
+        "name": "b",
+        "load_dataset_config": {**HUB, "split": "train"},
+        "pre_process_data_config": {"max_samples": 9},
+    }
+    conversion = converted_data(converted, first, second)
+    assert conversion.dag["data"] == {
+        "evaluation": {**HUB, "input_cols": ["s"], "label_col": "l", "batch_size": 8},
+        "calibration": {**HUB, "split": "train", "limit": 9},
+    }
+    assert "add pre_process: {type: tokenize" in "\n".join(conversion.remarks)
+
+
+def test_one_data_set_for_both_is_named_once(converted: Convert) -> None:
+    data = converted_data(converted, {"name": "a", "load_dataset_config": HUB}, calibration="a").dag["data"]
+    assert data == {"evaluation": HUB}
+
+
+def test_the_data_set_of_an_old_input_model_is_found(converted: Convert) -> None:
+    model = {
+        "type": "PyTorchModel",
+        "config": {"hf_config": {"model_name": "x/y", "dataset": {**HUB, "batch_size": 1}}},
+    }
+    conversion = converted(input_model=model)
+    assert conversion.dag["data"] == {"evaluation": HUB}
+    assert "optimum-cli export onnx --model x/y" in conversion.remarks[0]
+
+
+def test_data_that_code_loads_is_left_out_with_the_way_to_get_it(converted: Convert) -> None:
+    script = {"name": "a", "user_script": "u.py", "load_dataset_config": {"type": "mine"}}
+    dummy = {"name": "b", "type": "DummyDataContainer"}
+    conversion = converted_data(converted, script, dummy)
+    assert "data" not in conversion.dag
+    remarks = "\n".join(conversion.remarks)
+    assert "the data that u.py loads is not converted; register the function with @register_load_dataset" in remarks
+    assert "random inputs are not data" in remarks
+
+
+def test_pre_processing_by_code_is_named(converted: Convert) -> None:
+    steps = {"type": "crop", "size": 5}
+    config = {"name": "a", "user_script": "u.py", "load_dataset_config": HUB, "pre_process_data_config": steps}
+    conversion = converted_data(converted, config, calibration="a")
+    assert conversion.dag["data"] == {"evaluation": {**HUB, "limit": 5}}
+    assert "pre-processing 'crop' of u.py is not converted" in conversion.remarks[0]
+
+
+Convert = Any
+
+
+def converted_goals(converted: Convert, *metrics: Any) -> Any:
+    return converted(evaluators={"main": {"metrics": list(metrics)}})
+
+
+def metric(kind: str, name: str, goal: str = "", value: float = 0, priority: int = 1) -> Any:
+    sub_type: dict[str, Any] = {"name": name, "priority": priority}
+    if goal:
+        sub_type["goal"] = {"type": goal, "value": value}
+    return {"name": kind, "type": kind, "sub_types": [sub_type]}
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "bound"),
+    [
+        ("threshold", 0.9, {"metric": "accuracy", "min": 0.9}),
+        ("max-degradation", 0.02, {"metric": "accuracy", "max_drop": 0.02}),
+        ("percent-max-degradation", 2, {"metric": "accuracy", "min_ratio": 0.98}),
+        ("percent-min-improvement", 2, {"metric": "accuracy", "min_ratio": 1.02}),
+    ],
+)
+def test_goals_of_a_metric_that_is_maximized(converted: Convert, goal: str, value: float, bound: Any) -> None:
+    assert converted_goals(converted, metric("accuracy", "accuracy_score", goal, value)).dag["constraints"] == [bound]
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "bound"),
+    [
+        ("threshold", 5, {"metric": "latency_mean", "max": 5}),
+        ("max-degradation", 1, {"metric": "latency_mean", "max_drop": 1}),
+        ("percent-max-degradation", 10, {"metric": "latency_mean", "max_ratio": 1.1}),
+        ("percent-min-improvement", 20, {"metric": "latency_mean", "max_ratio": 0.8}),
+    ],
+)
+def test_goals_of_a_metric_that_is_minimized(converted: Convert, goal: str, value: float, bound: Any) -> None:
+    assert converted_goals(converted, metric("latency", "avg", goal, value)).dag["constraints"] == [bound]
+
+
+def test_priorities_give_the_order_of_objectives_and_sub_types_without_one_are_no_objective(converted: Convert) -> None:
+    metrics = [
+        metric("latency", "avg", priority=2),
+        metric("size_on_disk", "bytes"),
+        metric("accuracy", "f1", priority=-1),
+    ]
+    assert converted_goals(converted, *metrics).dag["objectives"] == ["size", "latency_mean"]
+
+
+def test_an_improvement_that_is_asked_for_is_an_objective(converted: Convert) -> None:
+    accuracy = metric("accuracy", "accuracy_score", "max-degradation", 0.05)
+    latency = metric("latency", "avg", "percent-min-improvement", 10, priority=-1)
+    assert converted_goals(converted, accuracy, latency).dag["objectives"] == ["latency_mean"]
+
+
+def test_an_objective_is_named_once(converted: Convert) -> None:
+    with_two_providers = [metric("latency", "avg"), metric("latency", "avg", priority=2)]
+    assert converted_goals(converted, *with_two_providers).dag["objectives"] == ["latency_mean"]
+
+
+def test_what_has_no_equivalent_is_named(converted: Convert) -> None:
+    custom = {"name": "mine", "type": "custom", "sub_types": [{"name": "x"}]}
+    rejected = [metric("accuracy", "precision"), metric("latency", "avg", "min-improvement", 3), custom]
+    remarks = "\n".join(converted_goals(converted, *rejected).remarks)
+    assert "no metric accuracy precision; docs/quality.md lists the metrics" in remarks
+    assert "no goal 'min-improvement'; use min_ratio or max_ratio" in remarks
+    assert "the code of the custom metric 'mine' is not converted" in remarks
+    language = converted(evaluators={"m": {"type": "LMEvaluator", "tasks": ["mmlu"]}})
+    assert "no evaluator 'LMEvaluator'" in language.remarks[0]
+
+
+def test_latencies_that_are_only_reported_are_no_loss(converted: Convert) -> None:
+    assert converted_goals(converted, metric("latency", "max", priority=-1)).remarks == ()
+
+
+def test_several_evaluators_need_a_name(converted: Convert) -> None:
+    evaluators = {name: {"metrics": [metric("latency", name)]} for name in ("p50", "p90")}
+    assert "objectives" not in converted(evaluators=evaluators).dag
+    assert converted(evaluators=evaluators, evaluator="p90").dag["objectives"] == ["latency_p90"]
+    assert converted(evaluator=evaluators["p50"]).dag["objectives"] == ["latency_p50"]
+
+
+Convert = Any
+
+
+@pytest.mark.parametrize(
+    ("strategy", "search"),
+    [
+        ({"sampler": "random"}, {"strategy": "per-chain", "sampler": "random"}),
+        ({"sampler": "sequential"}, {"strategy": "per-chain", "sampler": "exhaustive"}),
+        (True, {"strategy": "per-chain", "sampler": "exhaustive"}),
+        ({"sampler": "tpe", "sampler_config": {"max_samples": 0}, "max_iter": 5}, {"sampler": "tpe", "trials": 5}),
+        ({"search_algorithm": "tpe", "num_samples": 3, "seed": 0}, {"sampler": "tpe", "trials": 3, "seed": 0}),
+        (
+            {"sampler": "tpe", "execution_order": "pass-by-pass", "stop_when_goals_met": True},
+            {"sampler": "tpe", "strategy": "per-chain", "order": "pass-by-pass", "stop_when_goals_met": True},
+        ),
+    ],
+)
+def test_strategies_have_an_equivalent(converted: Convert, strategy: Any, search: Any) -> None:
+    assert converted(search_strategy=strategy).dag["search"] == search
+
+
+@pytest.mark.parametrize("strategy", [None, False])
+def test_without_a_strategy_nothing_is_searched(converted: Convert, strategy: Any) -> None:
+    assert "search" not in converted(search_strategy=strategy).dag
+
+
+def test_what_is_not_needed_is_named(converted: Convert) -> None:
+    conversion = converted(search_strategy={"sampler": "annealing", "output_model_num": 5})
+    assert "no sampler 'annealing'" in conversion.remarks[0]
+    assert "output_model_num: is not needed; every model stays in the store" in conversion.remarks[1]

@@ -7,6 +7,7 @@ from search_cases import LATENCY, SIX, chain, drive, measure, text
 
 from autoopt.metrics import Objective
 from autoopt.search import Feedback, SearchConfig, create_study
+from autoopt.tuning import STOPPING
 
 TWO = chain("pass2", "pass5")
 
@@ -87,7 +88,8 @@ def test_a_chain_of_little_weight_comes_to_its_end_too() -> None:
 def test_without_a_number_of_trials_early_stages_leave_time_for_the_last() -> None:
     wide = chain("wide", "pass5")
     asked, _ = run([wide], sampler="random", minutes=1.0)
-    assert [p.upto for p in asked[:12]] == ["wide"] * 10 + [None] * 2
+    enough = STOPPING.min_candidates
+    assert [p.upto for p in asked[: enough + 2]] == ["wide"] * enough + [None] * 2
 
 
 def test_a_group_in_the_middle_may_nest() -> None:

@@ -106,11 +106,12 @@ def _value_reason(node: str, name: str, value: Value, inputs: ProposalInputs, fa
 
 def untried_combinations(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for the combinations of these nodes and their values that no model gains by."""
-    for node in [node for node, template in nodes.items() if template.lossy]:
-        if "graph" in nodes:
-            yield _forbidden(f"{node}, graph: onnxruntime already does this fusion at load time", (node, "graph"))
-        for needed, what in {"dequantize": "already quantized", "float64": "in float64"}.items():
-            if needed in nodes and node not in (needed, "dequantize", "unsigned"):
+    lossy = [node for node, template in nodes.items() if template.lossy]
+    for node in lossy if "graph" in nodes else ():
+        yield _forbidden(f"{node}, graph: onnxruntime already does this fusion at load time", (node, "graph"))
+    for needed, what in {"dequantize": "already quantized", "float64": "in float64"}.items():
+        for node in lossy if needed in nodes else ():
+            if node not in (needed, "dequantize", "unsigned"):
                 yield _forbidden(f"the model is {what}", (node,), without=(needed,))
     for row in TABLES.combinations:
         yield from _row_combinations(row, nodes)
