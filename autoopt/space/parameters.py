@@ -105,10 +105,24 @@ class Integer(Categorical):
     def __init__(self, low: int, high: int, step: int | None = None, log: bool = False) -> None:
         if low > high:
             raise ValueError(f"low {low} is above high {high}")
-        if log:
-            super().__init__(_multiplied(low, high, 2 if step is None else step))
-        else:
-            super().__init__(_added(low, high, 1 if step is None else step))
+        if not log:
+            step = 1 if step is None else step
+            if step < 1:
+                raise ValueError("step must be at least 1")
+            if (high - low) // step >= MAX_VALUES:
+                raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
+            super().__init__(list(range(low, high + 1, step)))
+            return
+        factor = 2 if step is None else step
+        if factor < 2:
+            raise ValueError("step must be at least 2")
+        if low < 1:
+            raise ValueError("log needs low >= 1")
+        values: list[Value] = [low]
+        while low * factor <= high:
+            low *= factor
+            values.append(low)
+        super().__init__(values)
 
 
 class Float(Categorical):
@@ -129,27 +143,6 @@ class Float(Categorical):
             super().__init__(_stepped(float(low), float(high), step))
         elif count is not None:
             super().__init__(_divided(float(low), float(high), count, log))
-
-
-def _added(low: int, high: int, step: int) -> list[Value]:
-    if step < 1:
-        raise ValueError("step must be at least 1")
-    if (high - low) // step >= MAX_VALUES:
-        raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
-    return list(range(low, high + 1, step))
-
-
-def _multiplied(low: int, high: int, factor: int) -> list[Value]:
-    if factor < 2:
-        raise ValueError("step must be at least 2")
-    if low < 1:
-        raise ValueError("log needs low >= 1")
-    values: list[Value] = []
-    value = low
-    while value <= high:
-        values.append(value)
-        value *= factor
-    return values
 
 
 def _stepped(low: float, high: float, step: float) -> list[float]:

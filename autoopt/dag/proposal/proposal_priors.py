@@ -216,14 +216,13 @@ class Beginning:
         for stage in self.stages:
             if lossy in stage:
                 chain.append(lossy)
-            elif stage and stage[0] not in left_out and self._is_preparation(stage):
+            elif stage and stage[0] not in left_out and not self._decides_precision(stage):
                 chain.append(stage[0])
         return tuple(chain)
 
-    def _is_preparation(self, stage: Collection[str]) -> bool:
-        """True if a stage comes before the choice of a precision, such as undoing the model's own quantization."""
-        undoes = not {"dequantize", "float64"}.isdisjoint(stage)
-        return undoes or not any(self.nodes[node].lossy for node in stage)
+    def _decides_precision(self, stage: Collection[str]) -> bool:
+        """False for a stage that comes before, such as undoing the model's own quantization."""
+        return {"dequantize", "float64"}.isdisjoint(stage) and any(self.nodes[node].lossy for node in stage)
 
 
 def _distinct(points: Sequence[Mapping[str, Value]], searched: Collection[str]) -> list[dict[str, Value]]:

@@ -138,8 +138,8 @@ def _places(
         early={"weights": FEW_BITS} if _is_large_decoder(inputs) else {},
         late=late_nodes(model),
     )
-    if not all(None in stage or not _is_lossy(stage, nodes) for stage in layout):
-        return replace(places, floats="")
+    if any(None not in stage and any(nodes[node].lossy for node in _remaining(stage)) for stage in layout):
+        return replace(places, floats="")  # a stage without "skip" leaves no chain without a lossy pass
     gain = _gain_of_preparation(inputs, nodes.keys() - set(reasons))
     if not gain:
         return places
@@ -222,11 +222,6 @@ def _layout(methods: Mapping[str, Method], inputs: ProposalInputs, facts: Collec
 def _remaining(stage: Sequence[str | None], reasons: Collection[str] = ()) -> list[str]:
     """The alternatives that are not ruled out."""
     return [node for node in stage if node is not None and node not in reasons]
-
-
-def _is_lossy(stage: Sequence[str | None], nodes: Mapping[str, Template]) -> bool:
-    """Tell if one of the alternatives changes results."""
-    return any(nodes[node].lossy for node in _remaining(stage))
 
 
 def _skippable(layout: Sequence[list[str | None]], reasons: Collection[str]) -> list[list[str | None]]:

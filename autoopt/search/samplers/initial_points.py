@@ -28,12 +28,10 @@ def initial_points(
     others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
     if len(nonempty) > max(SEARCH.diverse, min(SEARCH.initial_share * budget, SEARCH.initial_chains)):
         others = diverse_chains(others, min(SEARCH.diverse, budget // 2) - len(preferred), preferred)
-    for chain in others:
-        point = chain.space[0]
-        if points:
-            point = chain.space.random_sample(Random(f"{seed}:first:{chain.id}"))
-        points.append((chain.id, point))
-    return points
+    drawn = [(chain.id, chain.space.random_sample(Random(f"{seed}:first:{chain.id}"))) for chain in others]
+    if drawn and not points:
+        drawn[0] = others[0].id, others[0].space[0]
+    return points + drawn
 
 
 def _prior_points(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]]) -> list[tuple[str, Point]]:

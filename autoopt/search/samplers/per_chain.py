@@ -201,7 +201,6 @@ class GroupedSampler:
         """Suggest a point of the first group that has one."""
         seed = rng.getrandbits(64)
         trials = [sum(len(history.trials_of(chain.id)) for chain in group) for group in self._groups]
-        waiting = False
         stops: list[Stop] = []
         for index in sorted(range(len(self._groups)), key=trials.__getitem__):
             decision = self._samplers[index].next(history, Random(f"{seed}:{index}"))
@@ -209,9 +208,7 @@ class GroupedSampler:
                 return decision
             if isinstance(decision, Stop):
                 stops.append(decision)
-            else:
-                waiting = True
-        if waiting:
+        if len(stops) < len(self._groups):
             return WAIT
         # Groups that all stopped early say so once.
         if all(stop.is_early for stop in stops):

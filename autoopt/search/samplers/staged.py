@@ -103,13 +103,9 @@ class StagedSampler:
             if isinstance(decision, Suggestion):
                 return Suggestion(self._chain.id, self._join(stage, decision.chain, decision.point), stage.upto)
             return decision
-        if stage.upto is None:
+        if stage.upto is None or (worked and not running):
             return None
-        if running:
-            return WAIT
-        if not worked:
-            return Stop("no partial chain of a stage works")
-        return None
+        return WAIT if running else Stop("no partial chain of a stage works")
 
     def _all_points(self, stage: _Stage) -> list[Point]:
         """List all partial chains of a stage."""

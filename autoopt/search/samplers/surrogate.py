@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -96,14 +96,9 @@ class SurrogateSampler:
         progress = SearchState.of(trials, single)
         view = _view(pool, single, objectives)
         expected = view.expect(pool.rows, progress.doubt)
-        if self._promises_too_little(expected, single, trials):
-            return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
-        if self._stops_early and progress.may_stop(len(self._initial), len(pool.points)):
-            gains = view.possible_gains(pool.rows, expected, seed=len(trials))
-            outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)
-            reason = reason_to_stop(outlook, progress, self._min_rate, view.gained)
-            if reason:
-                return Stop(reason, is_early=True)
+        end = self._end(view, expected, pool, single, progress)
+        if end is not None:
+            return end
         weights = [self._log_weights[chain_id] for chain_id, _ in pool.points]
         scores: list[float] = (expected.doubtful_score + weights).tolist()
         if any(map(math.isnan, scores)):
@@ -112,11 +107,20 @@ class SurrogateSampler:
             scores = _of_new_chains(scores, pool.points, history)
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
 
-    def _promises_too_little(self, expected: Expected, single: Single, trials: list[Trial]) -> bool:
-        """Tell if every point that is left promises less than the user asks for."""
-        if self._threshold is None or not may_stop(single, trials, len(self._initial)):
-            return False
-        return improvement_below(self._threshold, float(expected.score.max()), single)
+    def _end(
+        self, view: LossView | FrontView, expected: Expected, pool: _Pool, single: Single, progress: SearchState
+    ) -> Stop | None:
+        """The end of the search, if every point that is left promises less than the user asks for, or too little."""
+        threshold, may_end = self._threshold, may_stop(single, pool.asked, len(self._initial))
+        if threshold is not None and may_end and improvement_below(threshold, float(expected.score.max()), single):
+            return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
+        if self._stops_early and progress.may_stop(len(self._initial), len(pool.points)):
+            gains = view.possible_gains(pool.rows, expected, seed=len(pool.asked))
+            outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)
+            reason = reason_to_stop(outlook, progress, self._min_rate, view.gained)
+            if reason:
+                return Stop(reason, is_early=True)
+        return None
 
     def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
         """The points that may give a new candidate, and all that is known of others."""
@@ -124,7 +128,7 @@ class SurrogateSampler:
             best = best_first(trials, history.objectives)[: SEARCH.good]
             new = sample(self._chains, history, list(map(_point_of, best)), rng)
             rows = self._features.rows([*new, *map(_point_of, trials)])
-            return _Pool(new, rows[: len(new)], trials, rows[len(new) :])
+            return _Pool(new, rows[: len(new)], trials, rows[len(new) :], trials)
         if self._table is None or self._rows is None:
             self._table = PointTable(self._chains)
             self._rows = self._features.rows(self._table.points)
@@ -134,7 +138,9 @@ class SurrogateSampler:
         for row, feedback in rng.sample(repeats, min(len(repeats), SEARCH.max_repeats)):
             known_trials.append(Trial(Proposal(UNASKED, *self._table.points[row]), feedback))
             known.append(row)
-        return _Pool([self._table.points[row] for row in free], self._rows[free], known_trials, self._rows[known])
+        return _Pool(
+            [self._table.points[row] for row in free], self._rows[free], known_trials, self._rows[known], trials
+        )
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,8 @@ class _Pool:
     rows: Array
     trials: list[Trial]
     known_rows: Array
+    asked: list[Trial]
+    """The trials without those that stand for repeats."""
 
 
 def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossView | FrontView:
@@ -180,20 +188,26 @@ def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple
     None with several objectives too: settings change the latency alone, which enlarges a front little, and a trial of
     nearly the same point tells the models little about all others.
     """
-    if len(history.objectives) > 1:
-        return None
     tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
     best = min(tried, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
-    if best is None or not feasible(best.feedback):
+    if len(history.objectives) > 1 or best is None or not feasible(best.feedback):
         return None
-    extensions = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}
-    extension = extensions.get(history.by_id[best.proposal.chain].nodes)
+    extension = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}.get(
+        history.by_id[best.proposal.chain].nodes
+    )
     if extension is None or sum(_lost(trial, history) for trial in tried) >= SEARCH.max_losses:
         return None
-    settings = extension.nodes[-1]
-    points = ({**best.proposal.point, settings: values} for values in extension.space.nodes[settings].iterate())
-    allowed = itertools.islice(filter(extension.space.allows, points), 1)
-    return first_untried([(extension.id, point) for point in allowed], history)
+    return first_untried(_first_extension(extension, best.proposal.point), history)
+
+
+def _first_extension(chain: ChainSpace, point: Point) -> Iterator[tuple[str, Point]]:
+    """Yield the point with the first settings that the chain allows, if there are any."""
+    settings = chain.nodes[-1]
+    for values in chain.space.nodes[settings].iterate():
+        extended = {**point, settings: values}
+        if chain.space.allows(extended):
+            yield chain.id, extended
+            return
 
 
 def _lost(trial: Trial, history: History) -> bool:

@@ -37,7 +37,12 @@ def log_feasible(observations: Observations, candidates: Array) -> Array:
         labels = np.where(observations.failed == 1, np.nan, labels)
     within = _probability(x, labels, candidates)
     if observations.violation is not None:
-        within = (within + _probability_within(x, observations.violation, candidates)) / 2
+        known = np.isfinite(observations.violation)
+        scale = Standardization.of(observations.violation[known])
+        model = GaussianProcess()
+        model.fit(x[known], scale.standardized(observations.violation[known]))
+        below = chances_below(-scale.mean / scale.unit, model, candidates)
+        within = (within + np.clip(below, SEARCH.least_doubt, 1 - SEARCH.least_doubt)) / 2
     return np.log(success * within)
 
 
@@ -96,15 +101,3 @@ def _probability(x: Array, labels: Array, candidates: Array) -> Array:
     mean, _ = model.predict(candidates)
     probability: Array = np.clip(mean + base, SEARCH.least_doubt, 1 - SEARCH.least_doubt)
     return probability
-
-
-def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
-    """The probability of a violation below 0 at each candidate, from violations that may be NaN."""
-    import numpy as np
-
-    known = np.isfinite(violation)
-    scale = Standardization.of(violation[known])
-    model = GaussianProcess()
-    model.fit(x[known], scale.standardized(violation[known]))
-    chances = chances_below(-scale.mean / scale.unit, model, candidates)
-    return np.clip(chances, SEARCH.least_doubt, 1 - SEARCH.least_doubt)
