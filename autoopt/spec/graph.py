@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
@@ -59,14 +60,6 @@ def _listed_chains(value: object) -> object:
     return items
 
 
-def _listed_edges(value: object) -> object:
-    return _listed(value, "edges")
-
-
-def _listed_stages(value: object) -> object:
-    return _listed(value, "stages")
-
-
 def _alternatives(value: object) -> object:
     if value in ([], ()):
         raise FieldError("has no alternative", remedy="write ~ for none, or remove the stage")
@@ -95,12 +88,15 @@ Path = Annotated[
 ]
 Chains = Annotated[tuple[Path, ...], Field(strict=False), BeforeValidator(_listed_chains)]
 """Pass lists."""
-Edges = Annotated[tuple[Path, ...], Field(strict=False), BeforeValidator(_listed_edges)]
+Edges = Annotated[tuple[Path, ...], Field(strict=False), BeforeValidator(partial(_listed, what="edges"))]
 """Paths whose steps are the edges."""
 Stage = Annotated[tuple[NodeId | None, ...], Field(strict=False), BeforeValidator(_alternatives)]
 """The alternatives at one place; None is "skip"."""
 Stages = Annotated[
-    tuple[Stage, ...], Field(strict=False), BeforeValidator(_listed_stages), AfterValidator(_refuse_repeated_stages)
+    tuple[Stage, ...],
+    Field(strict=False),
+    BeforeValidator(partial(_listed, what="stages")),
+    AfterValidator(_refuse_repeated_stages),
 ]
 
 
