@@ -257,7 +257,7 @@ class ReadingPool(SimulatedPool):
         if function == sources.ADMIT:
             copy = Path(payload["dest"], "model.onnx")
             copy.write_bytes(Path(payload["source"]).read_bytes())
-            answer = {"digest": digest_folder(copy.parent), "path": payload["dest"], "repairs": []}
+            answer = {"digest": digest_folder(copy.parent), "repairs": []}
             return CallResult(Outcome.OK, answer)
         if function not in self.answers:
             return super().call(function, payload, timeout, memory, fresh=fresh, until=until)

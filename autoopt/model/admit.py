@@ -2,8 +2,7 @@
 
 onnxruntime follows a hard link to a foreign file, readers disagree about odd names and duplicate entries, and files can
 change while they are read. So external data must be regular files with a single name, reached without any link, with
-bounds that hold. It is copied through the descriptor that was checked, into a folder or, if the model is large, into
-the store, and only the copy is ever used.
+bounds that hold. It is copied through the descriptor that was checked, and only the copy is ever used.
 """
 
 from __future__ import annotations
@@ -12,20 +11,18 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
-from autoopt.model.files import MODEL, ORT_MODEL, append_part, digest_of_contents, version_of
+from autoopt.model.files import MODEL, ORT_MODEL, append_part, version_of
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.packaged_models import is_packaged, packaged_model
 from autoopt.model.repairs import repair
-from autoopt.model.split import FilePart, chunks_of
-from autoopt.model.splitting import split_files
 from autoopt.model.tensors import packed_bytes
 from autoopt.outcome import Outcome
 
@@ -60,81 +57,9 @@ def admit_model(source: Path, dest: Path) -> AdmittedModel:
     `source` may be a link, its external data may not. `dest` is created; what it holds already stays.
 
     Raises:
-        NotAdmitted: the model or its external data breaks a rule; the message names it.
+        NotAdmitted: the model or its external data breaks a rule, or changed meanwhile; the message names it.
         Unreadable: the file is empty or not an ONNX model.
     """
-    with _admitted(source, dest) as admitted:
-        _check_free_space(admitted.files, dest, str(source))
-        admitted.copy_files(dest)
-    return AdmittedModel(admitted.graph, admitted.repairs)
-
-
-def store_model(source: Path, dest: Path, split_folder: Path) -> AdmittedModel:
-    """Store the model `source` and its external data in a folder of split models, its faults mended.
-
-    External data goes there from the checked files without a copy in between. `dest` gets a copy of the graph, and of
-    all files of a model that is not split: then the graph of the result is that copy.
-
-    Raises:
-        NotAdmitted: as `admit_model`, or a file changed while it was read.
-        Unreadable: as `admit_model`.
-    """
-    with _admitted(source, dest) as admitted:
-        split_folder.mkdir(parents=True, exist_ok=True)
-        _check_free_space(admitted.files, split_folder, str(source))
-        stored = _split(admitted, split_folder)
-        if stored is None:
-            admitted.copy_files(dest)
-        return AdmittedModel(stored or admitted.graph, admitted.repairs)
-
-
-@dataclass(frozen=True)
-class _Admitted:
-    """A model that keeps the rules."""
-
-    graph: Path
-    """Our copy."""
-    model: ModelProto | None
-    """Its content, except in ORT format."""
-    files: Mapping[str, IO[bytes]]
-    """The open files of external data by their names."""
-    repairs: tuple[str, ...]
-    """A few words on each fault that was mended in our copy."""
-    source: Path
-    """The user's file."""
-    states: Mapping[int, tuple[int, ...]]
-    """The state of each of the user's files when it was opened, by descriptor; that of the graph is the first."""
-
-    @property
-    def is_unchanged(self) -> bool:
-        """True if graph and external data are still the files that were opened: else copies may not fit each other."""
-        try:
-            graph = version_of(os.stat(self.source))
-        except OSError:  # it is gone
-            return False
-        states = {descriptor: version_of(os.fstat(descriptor)) for descriptor in self.states}
-        return states == self.states and graph == next(iter(states.values()))
-
-    def copy_files(self, dest: Path) -> None:
-        """Copy the external data into the folder `dest`.
-
-        Raises:
-            NotAdmitted: The model changed meanwhile.
-        """
-        for location, file in self.files.items():
-            _copy(file, dest / location)
-        if not self.is_unchanged:
-            raise _changed(self.source)
-
-
-def _changed(source: Path) -> NotAdmitted:
-    remedy = "run again once nothing writes to it"
-    return NotAdmitted("the model changed while it was read", where=str(source), remedy=remedy)
-
-
-@contextmanager
-def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
-    """Copy the graph of the model `source` into the folder `dest`, and open its external data after all checks."""
     source = _model_file(source)
     copy = dest / (ORT_MODEL if source.suffix == ".ort" else MODEL)
     dest.mkdir(parents=True, exist_ok=True)
@@ -144,7 +69,6 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
         _copy(graph, copy)
         files: dict[str, IO[bytes]] = {}
         repairs: list[str] = []
-        model: ModelProto | None = None
         if copy.name == MODEL:
             try:
                 model = parse(copy)
@@ -156,7 +80,26 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
             if repairs:
                 copy.write_bytes(model.SerializeToString(deterministic=True))
         states |= {file.fileno(): version_of(os.fstat(file.fileno())) for file in files.values()}
-        yield _Admitted(copy, model, files, tuple(repairs), source, states)
+        _check_free_space(files, dest, str(source))
+        for location, file in files.items():
+            _copy(file, dest / location)
+        if not _is_unchanged(source, states):
+            remedy = "run again once nothing writes to it"
+            raise NotAdmitted("the model changed while it was read", where=str(source), remedy=remedy)
+    return AdmittedModel(copy, tuple(repairs))
+
+
+def _is_unchanged(source: Path, states: Mapping[int, tuple[int, ...]]) -> bool:
+    """True if the files of a model are still as they were when they were opened: else copies may not fit each other.
+
+    `states` are by descriptor; that of the graph, at the path `source`, is the first.
+    """
+    try:
+        graph = version_of(os.stat(source))
+    except OSError:  # it is gone
+        return False
+    now = {descriptor: version_of(os.fstat(descriptor)) for descriptor in states}
+    return now == states and graph == next(iter(states.values()))
 
 
 def _open_files(source: Path, model: ModelProto, open_files: ExitStack) -> dict[str, IO[bytes]]:
@@ -172,22 +115,6 @@ def _open_files(source: Path, model: ModelProto, open_files: ExitStack) -> dict[
             reason = f"external data of tensor {tensor.name!r}: {problem}"
             raise NotAdmitted(reason, where=str(source)) from problem
     return files
-
-
-def _split(admitted: _Admitted, folder: Path) -> Path | None:
-    """Split an admitted model into a folder of split models; None if it stays as it is."""
-    if admitted.model is None:
-        return None
-    with admitted.graph.open("rb") as graph:
-        opened = {MODEL: graph, **admitted.files}
-        files = {name: FilePart(file.fileno(), 0, os.fstat(file.fileno()).st_size) for name, file in opened.items()}
-        try:
-            digest = digest_of_contents({name: chunks_of(file) for name, file in files.items()})
-        except EOFError:  # a file became shorter
-            raise _changed(admitted.source) from None
-        if not admitted.is_unchanged:
-            raise _changed(admitted.source)
-        return split_files(admitted.model, files, folder, digest)
 
 
 def download_model(url: str, folder: Path, cache: Path) -> Path:

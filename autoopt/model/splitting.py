@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.json_codec import to_json
 from autoopt.model import io
-from autoopt.model.files import MODEL, digest_folder, files_in
+from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
 from autoopt.model.split import (
     GRAPH,
     MANIFEST,
@@ -108,33 +108,26 @@ def split_elsewhere(source: Path, folder: Path, digest: str | None = None) -> Pa
 
 
 def split_folder(source: Path, folder: Path, digest: str | None = None) -> Path | None:
-    """Split the model in the folder `source`, whose files have this digest if it is known; see `split_files`."""
+    """Split the model in the folder `source`, whose files have this digest if it is known, as `split_elsewhere` does.
+
+    What is stored is compared with the digest.
+
+    Returns:
+        The graph in the folder of split models; None if the model stays as it is: it is small, its files have another
+        digest, or it is one file that another program wrote in other bytes than protobuf does.
+    """
+    model, digest = io.parse(source / MODEL), digest or digest_folder(source)
+    sizes = _separable(model, bytes_in(source))
+    if not sizes:
+        return None
     with ExitStack() as stack:
         opened = {name: stack.enter_context(path.open("rb")) for name, path in files_in(source).items()}
         files = {name: FilePart(file.fileno(), 0, os.fstat(file.fileno()).st_size) for name, file in opened.items()}
-        return split_files(io.parse(source / MODEL), files, folder, digest or digest_folder(source))
-
-
-def split_files(model: ModelProto, files: Mapping[str, FilePart], folder: Path, digest: str) -> Path | None:
-    """Split a model, given with its open files, into a folder of split models.
-
-    What is stored is compared with the digest of the files.
-
-    Returns:
-        The graph; None if the model stays as it is: it is small, its files have another digest, or it is one file that
-        another program wrote in other bytes than protobuf does.
-    """
-    sizes = _separable(model, sum(file.stop for file in files.values()))
-    if not sizes:
-        return None
-    for replaces in (False, True):  # weights that are there already may be damaged
-        try:
+        for replaces in (False, True):  # weights that are there already may be damaged
             graph = _store_files(model, files, folder, sizes, replaces)
-        except EOFError:
-            return None
-        if digest_files(graph) == digest:
-            return publish(graph, digest)
-        remove(graph)
+            if digest_files(graph) == digest:
+                return publish(graph, digest)
+            remove(graph)
     return None
 
 

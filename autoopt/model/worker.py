@@ -16,49 +16,29 @@ from autoopt.working_folder import working_folder
 def admit(payload: JsonObject) -> dict[str, JsonValue]:
     """Copy the model at `source`, a path or a URL, safely into the folder `dest`.
 
-    Downloads are cached in the folder `cache` (default: beside `dest`). With `split_folder`, a large model is stored
-    in that folder of split models instead.
+    Downloads are cached in the folder `cache` (default: beside `dest`).
 
     Returns:
-        `{"digest", "bytes", "files", "path", "repairs"}` of the copy; `path` is `dest` or the graph of the split model.
+        `{"digest", "bytes", "files", "repairs"}` of the copy.
 
     Raises:
         NotAdmitted: the model or its external data breaks a rule of admission.
     """
-    from autoopt.model.admit import download_model
+    from autoopt.model.admit import admit_model, download_model
     from autoopt.model.fetch import is_url
 
     source, dest = str(payload["source"]), Path(str(payload["dest"]))
     if is_url(source):
         cache = Path(str(payload.get("cache") or dest.parent / "downloads"))
         with working_folder(cache) as folder:
-            return _admitted(download_model(source, folder, cache), dest, payload)
-    return _admitted(Path(source), dest, payload)
-
-
-def _admitted(source: Path, dest: Path, payload: JsonObject) -> dict[str, JsonValue]:
-    """Copy or store a model on this machine; the reply of `admit`."""
-    from autoopt.model.admit import admit_model, store_model
-    from autoopt.model.split import is_split, sizes_of
-
-    if payload.get("split_folder"):
-        admitted = store_model(source, dest, Path(str(payload["split_folder"])))
+            admitted = admit_model(download_model(source, folder, cache), dest)
     else:
-        admitted = admit_model(source, dest)
-    reply: dict[str, JsonValue] = {"repairs": list(admitted.repairs)}
-    if is_split(admitted.graph):
-        sizes = sizes_of(admitted.graph)
-        return reply | {
-            "digest": admitted.graph.stem,
-            "bytes": sum(sizes.values()),
-            "files": list(sizes),
-            "path": str(admitted.graph),
-        }
-    return reply | {
+        admitted = admit_model(Path(source), dest)
+    return {
         "digest": digest_folder(dest),
         "bytes": bytes_in(dest),
         "files": list(files_in(dest)),
-        "path": str(dest),
+        "repairs": list(admitted.repairs),
     }
 
 

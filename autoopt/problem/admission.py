@@ -129,10 +129,9 @@ def _copy(resources: Resources, source: str, name: str) -> tuple[str, tuple[str,
     try:
         artifacts = resources.store.artifacts
         payload = {"source": source, "dest": str(folder), "cache": str(cache)}
-        payload["split_folder"] = str(artifacts.split_folder.absolute())
         limit = admission_seconds(source)
         copy = value_of(first_call(resources, ADMIT, payload, subject=content, limit=limit), name, limit)
-        return artifacts.put(Path(copy["path"]), copy["digest"], consume=True), tuple(copy["repairs"])
+        return artifacts.put(folder, copy["digest"], consume=True), tuple(copy["repairs"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -9,11 +9,9 @@ import builders
 import onnxruntime
 import pytest
 
-from autoopt.model import splitting, worker
+from autoopt.model import worker
 from autoopt.model.admit import NotAdmitted
 from autoopt.model.files import digest_folder
-from autoopt.model.io import save
-from autoopt.model.split import WeightFiles, digest_files
 
 
 def test_admitting_copies_a_model_and_names_it_by_content(tmp_path: Path) -> None:
@@ -23,35 +21,9 @@ def test_admitting_copies_a_model_and_names_it_by_content(tmp_path: Path) -> Non
         "digest": digest_folder(tmp_path / "source"),
         "bytes": path.stat().st_size,
         "files": ["model.onnx"],
-        "path": str(tmp_path / "dest"),
         "repairs": [],
     }
     assert (tmp_path / "dest" / "model.onnx").read_bytes() == path.read_bytes()
-
-
-def test_a_large_model_goes_straight_to_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "SPLIT_ABOVE", 1 << 10)
-    path = save(builders.mlp(width=512), tmp_path / "source", external=True)
-    document = {"source": str(path), "dest": str(tmp_path / "dest"), "split_folder": str(tmp_path / "store" / "split")}
-    reply = worker.admit(document)
-    graph = Path(str(reply["path"]))
-    assert graph.parent == tmp_path / "store" / "split"
-    assert reply["digest"] == digest_folder(tmp_path / "source") == digest_files(graph)
-    assert list((tmp_path / "dest").iterdir()) == [tmp_path / "dest" / "model.onnx"]  # no copy of the weights
-    assert reply["files"] == ["model.onnx", "model.onnx.data"]
-
-
-def test_a_damaged_weight_in_the_store_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "SPLIT_ABOVE", 1 << 10)
-    path = save(builders.mlp(width=512), tmp_path / "source", external=True)
-    folder = tmp_path / "store" / "split"
-    document = {"source": str(path), "dest": str(tmp_path / "dest"), "split_folder": str(folder)}
-    reply = worker.admit(document)
-    for weight in WeightFiles(folder).all():
-        weight.chmod(0o644)
-        weight.write_bytes(bytes(weight.stat().st_size))
-        assert worker.admit(document) == reply
-        assert digest_files(Path(str(reply["path"]))) == reply["digest"]
 
 
 def test_a_url_is_downloaded_into_the_cache(tmp_path: Path) -> None:
