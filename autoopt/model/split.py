@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import Final
 
 from autoopt.json_codec import from_json
 from autoopt.model.files import MODEL, append_part, digest_file, digest_of_contents
@@ -51,18 +51,6 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True)
-class FilePart:
-    """A part of an open file."""
-
-    descriptor: int
-    start: int
-    stop: int
-
-
-Content: TypeAlias = bytes | FilePart
-
-
-@dataclass(frozen=True)
 class Slice:
     """A part of a file of weights."""
 
@@ -85,25 +73,13 @@ class WeightFiles:
         """The files of all weights."""
         return self._folder.glob("[0-9a-f][0-9a-f]/" + "[0-9a-f]" * 64)
 
-    def add(self, content: Content, *, replace: bool = False) -> Slice:
-        """Store a weight, unless it is there and `replace` is off. It is durable afterwards.
-
-        Raises:
-            EOFError: The file became shorter.
-        """
-        digest, size = hashlib.sha256(), 0
-        for chunk in chunks_of(content):
-            digest.update(chunk)
-            size += len(chunk)
-        weight = Slice(digest.hexdigest(), 0, size)
+    def add(self, content: bytes, *, replace: bool = False) -> Slice:
+        """Store a weight, unless it is there and `replace` is off. It is durable afterwards."""
+        weight = Slice(hashlib.sha256(content).hexdigest(), 0, len(content))
         if replace or not self.renew(weight):
             path = self.path(weight.digest)
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _new_file(path) as file:
-                if isinstance(content, bytes):
-                    file.write(content)
-                else:
-                    append_part(content.descriptor, content.start, content.stop, file.fileno())
+            write_durably(path, content)
         return weight
 
     def renew(self, weight: Slice) -> bool:
@@ -127,8 +103,15 @@ class WeightFiles:
             EOFError: A weight is too short.
         """
         for part in slices:
-            with self.path(part.digest).open("rb", buffering=0) as file:
-                yield from chunks_of(FilePart(file.fileno(), part.start, part.stop))
+            with self.path(part.digest).open("rb") as file:
+                file.seek(part.start)
+                left = part.stop - part.start
+                while left:
+                    chunk = file.read(min(CHUNK, left))
+                    if not chunk:
+                        raise EOFError("a weight is too short")
+                    left -= len(chunk)
+                    yield chunk
 
     def write(self, slices: Iterable[Slice], target: Path) -> None:
         """Write parts of weights to a file, which shares blocks with them where the file system can.
@@ -143,24 +126,6 @@ class WeightFiles:
                     append_part(weight.fileno(), part.start, part.stop, file.fileno())
 
 
-def chunks_of(content: Content) -> Iterator[bytes]:
-    """Some content, of `CHUNK` bytes at most at once if it is in a file.
-
-    Raises:
-        EOFError: The file ends before.
-    """
-    if isinstance(content, bytes):
-        yield content
-        return
-    position = content.start
-    while position < content.stop:
-        chunk = os.pread(content.descriptor, min(CHUNK, content.stop - position), position)
-        if not chunk:
-            raise EOFError("the file became shorter")
-        position += len(chunk)
-        yield chunk
-
-
 @contextmanager
 def held(root: Path, kind: int) -> Iterator[None]:
     """Hold the lock of a store's files: `fcntl.LOCK_SH` keeps files from being removed, `LOCK_EX` everyone away."""
@@ -173,15 +138,8 @@ def held(root: Path, kind: int) -> Iterator[None]:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Write a read-only file that is either complete or absent."""
-    with _new_file(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which is read-only, durable and at its place after the context, or absent."""
     with replacing(path) as new, new.open("wb") as file:
-        yield file
+        file.write(content)
         file.flush()
         os.fchmod(file.fileno(), 0o444)
         os.fsync(file.fileno())

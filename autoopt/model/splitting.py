@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,11 +23,9 @@ from autoopt.model.split import (
     GRAPH,
     MANIFEST,
     WEIGHTS,
-    FilePart,
     Manifest,
     Slice,
     WeightFiles,
-    chunks_of,
     digest_files,
     graph_path,
     held,
@@ -43,7 +40,7 @@ from autoopt.model.tensors import graphs, nodes, packed_bytes, tensors, weight_b
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto
 
 SPLIT_ABOVE: Final = 32 << 20
 """Models with more bytes of separable weights are split; copies of smaller ones cost less than many files."""
@@ -71,23 +68,8 @@ def save_split(model: ModelProto, folder: Path) -> Path | None:
     sizes = _separable(model, weight_bytes(model))
     if not sizes:
         return None
-    for number, tensor in enumerate(tensors(model)):
-        if tensor.data_location == tensor.EXTERNAL and number not in sizes:
-            io.load_weight(tensor, folder)
-    weights = WeightFiles(folder)
-
-    def store(tensor: TensorProto, size: int) -> Slice:
-        if tensor.data_location == tensor.EXTERNAL:
-            known = Slice(weight_at(io.location_of(tensor)), 0, size)
-            if weights.renew(known):
-                return known
-            io.load_weight(tensor, folder)
-        return weights.add(tensor.raw_data)
-
     with held(folder.parent, fcntl.LOCK_SH):
-        stored = {
-            number: store(tensor, sizes[number]) for number, tensor in enumerate(tensors(model)) if number in sizes
-        }
+        stored = _store(model, sizes, folder, folder)
         graph = _outline(model, stored)
         files: dict[str, Iterable[bytes | Slice]] = {MODEL: _one_file(graph)}
         if weight_bytes(model) > io.EXTERNAL_ABOVE:
@@ -117,57 +99,54 @@ def split_folder(source: Path, folder: Path, digest: str | None = None) -> Path 
         digest, or it is one file that another program wrote in other bytes than protobuf does.
     """
     model, digest = io.parse(source / MODEL), digest or digest_folder(source)
-    sizes = _separable(model, bytes_in(source))
+    sizes, files = _separable(model, bytes_in(source)), files_in(source)
     if not sizes:
         return None
-    with ExitStack() as stack:
-        opened = {name: stack.enter_context(path.open("rb")) for name, path in files_in(source).items()}
-        files = {name: FilePart(file.fileno(), 0, os.fstat(file.fileno()).st_size) for name, file in opened.items()}
-        for replaces in (False, True):  # weights that are there already may be damaged
-            graph = _store_files(model, files, folder, sizes, replaces)
-            if digest_files(graph) == digest:
-                return publish(graph, digest)
-            remove(graph)
+    places: dict[str, dict[int, io.Place]] = {name: {} for name in files}
+    for number, tensor in enumerate(tensors(model)):
+        if number in sizes and tensor.data_location == tensor.EXTERNAL:
+            place = io.place_of(tensor)
+            places[place.location][number] = place
+    for replaces in (False, True):  # weights that are there already may be damaged
+        with held(folder.parent, fcntl.LOCK_SH):
+            stored = _store(model, sizes, folder, source, replaces)
+            outline = _outline(model, stored)
+            own: dict[str, Iterable[bytes | Slice]] = {MODEL: _one_file(outline)}
+            if len(files) > 1:
+                own = {name: _parts_of(path, places[name], stored) for name, path in files.items()}
+            graph = _write(outline, own, stored, folder, replaces)
+        if digest_files(graph) == digest:
+            return publish(graph, digest)
+        remove(graph)
     return None
 
 
-def _store_files(
-    model: ModelProto,
-    files: Mapping[str, FilePart],
-    folder: Path,
-    sizes: Mapping[int, int],
-    replaces: bool,
-) -> Path:
-    """Store a model, given with its open files, and the weights of these sizes by their numbers among all tensors.
+def _store(
+    model: ModelProto, sizes: Mapping[int, int], folder: Path, source: Path, replaces: bool = False
+) -> dict[int, Slice]:
+    """Store the weights of these sizes, by their numbers among all tensors; smaller external data is loaded, in place.
 
-    With `replaces`, weights that are there already are written again.
+    External data is in the folder `source`. References to weights in `folder` are not read, unless it `replaces` what
+    is there already.
     """
     weights = WeightFiles(folder)
-    ranges: dict[str, list[tuple[int, int, int]]] = {name: [] for name in files}
     stored: dict[int, Slice] = {}
-    with held(folder.parent, fcntl.LOCK_SH):
-        for number, tensor in enumerate(tensors(model)):
-            is_external = tensor.data_location == tensor.EXTERNAL
-            if not is_external and number in sizes:
-                stored[number] = weights.add(tensor.raw_data, replace=replaces)
-            if not is_external:
-                continue
-            location, start, size = io.place_of(tensor)
-            part = FilePart(files[location].descriptor, start, start + size)
-            if number in sizes:
-                stored[number] = weights.add(part, replace=replaces)
-                ranges[location].append((start, start + size, number))
-            else:
-                tensor.raw_data = b"".join(chunks_of(part))
-                tensor.ClearField("external_data")
-                tensor.ClearField("data_location")
-        graph = _outline(model, stored)
-        own: dict[str, Iterable[bytes | Slice]] = {
-            name: _between(file, ranges[name], stored) for name, file in files.items()
-        }
-        if len(files) == 1:
-            own = {MODEL: _one_file(graph)}
-        return _write(graph, own, stored, folder, replaces)
+    for number, tensor in enumerate(tensors(model)):
+        is_external = tensor.data_location == tensor.EXTERNAL
+        if number not in sizes:
+            if is_external:
+                io.load_weight(tensor, source)
+            continue
+        known = Slice(weight_at(io.location_of(tensor)) if is_external else "", 0, sizes[number])
+        if not known.digest or replaces or not weights.renew(known):
+            loaded = tensor
+            if is_external:
+                loaded = type(tensor)()
+                loaded.CopyFrom(tensor)
+                io.load_weight(loaded, source)
+            known = weights.add(loaded.raw_data, replace=replaces)
+        stored[number] = known
+    return stored
 
 
 def publish(graph: Path, digest: str) -> Path:
@@ -271,17 +250,18 @@ def _data_file(
             end = place.offset + place.size
 
 
-def _between(
-    file: FilePart, ranges: Iterable[tuple[int, int, int]], stored: Mapping[int, Slice]
-) -> Iterator[bytes | Slice]:
-    """A file that holds stored weights at these ranges, which also name their numbers."""
+def _parts_of(path: Path, places: Mapping[int, io.Place], stored: Mapping[int, Slice]) -> Iterator[bytes | Slice]:
+    """A file that holds stored weights, by their numbers, at these places."""
     end = 0
-    for start, stop, number in sorted(ranges):
-        if start >= end:  # else weights share bytes
-            yield b"".join(chunks_of(FilePart(file.descriptor, end, start)))
-            yield stored[number]
-            end = stop
-    yield b"".join(chunks_of(FilePart(file.descriptor, end, file.stop)))
+    with path.open("rb") as file:
+        for start, number in sorted((place.offset, number) for number, place in places.items()):
+            if start >= end:  # else weights share bytes
+                file.seek(end)
+                yield file.read(start - end)
+                yield stored[number]
+                end = start + stored[number].stop
+        file.seek(end)
+        yield file.read()
 
 
 def _write(graph: ModelProto, files: Files, stored: Mapping[int, Slice], folder: Path, replaces: bool = False) -> Path:
