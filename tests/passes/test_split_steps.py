@@ -50,13 +50,11 @@ PASSES = (
 )
 
 
-@pytest.fixture(autouse=True, params=["kept in memory", "loaded anew"])
-def splits_small_models(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+@pytest.fixture(autouse=True)
+def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
     monkeypatch.setattr(large_models, "MATRIX_BYTES", WEIGHT)
     monkeypatch.setattr(large_models, "SHAPE_BYTES", WEIGHT // 2)
-    if request.param == "loaded anew":
-        monkeypatch.setattr(current_model, "KEPT_BYTES", 0)
 
 
 def layers() -> ModelProto:
@@ -175,8 +173,17 @@ IN_BRANCHES = ("name_fix", "simplify", "quant_pre_process", "dynamic_quantizatio
     ],
 )
 def test_a_pass_makes_the_same_of_a_split_model(
-    name: str, params: dict[str, Any], place: Place, external: bool, tmp_path: Path, on_files: OnFiles
+    name: str,
+    params: dict[str, Any],
+    place: Place,
+    external: bool,
+    tmp_path: Path,
+    on_files: OnFiles,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Models with external data are loaded anew by each call, the others are kept in memory."""
+    if external:
+        monkeypatch.setattr(current_model, "KEPT_BYTES", 0)
     shared = tmp_path / FOLDER
     _, graph = source(tmp_path / "source", shared, external, place(layers()))
     whole = on_files(place, external, name, params)
