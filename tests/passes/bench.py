@@ -81,6 +81,19 @@ def outputs(
     return list(make_session(io.save(model, folder / "run"), options or {}).run(None, dict(feeds)))
 
 
+def assert_alike(
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    folder: Path,
+    feeds: Mapping[str, Any],
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> None:
+    """Assert that both models give the same outputs on `feeds` but for rounding."""
+    for old, new in zip(outputs(before, folder, feeds), outputs(after, folder, feeds), strict=True):
+        np.testing.assert_allclose(new, old, rtol=rtol, atol=atol)
+
+
 def cosine(a: Any, b: Any) -> float:
     x, y = np.asarray(a, np.float64).ravel(), np.asarray(b, np.float64).ravel()
     return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))

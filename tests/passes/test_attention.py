@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import ops, outputs
+from bench import assert_alike, ops, outputs
 from micro_models import made, normal
 
 from autoopt.passes.fusion.attention import fuse_attention
@@ -95,12 +95,10 @@ def feed(groups: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("mask", [mask for mask in MASKS if mask != "constant"])
 def test_the_operator_computes_the_same_and_keeps_the_cache(tmp_path: Path, groups: int, mask: str) -> None:
     model = attention(groups, mask)
-    expected = outputs(model, tmp_path, feed(groups))
     fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
     assert "Softmax" not in ops(fused)
-    for new, old in zip(outputs(fused, tmp_path, feed(groups)), expected, strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, feed(groups))
 
 
 LOWEST = np.finfo(np.float32).min
@@ -148,8 +146,7 @@ def test_a_factor_of_zero_counts(tmp_path: Path, constant: str) -> None:
         if tensor.name == constant:
             tensor.CopyFrom(onnx.numpy_helper.from_array(np.float32(0), constant))
     fused, _ = fuse_attention(model, "cached")
-    for new, old in zip(outputs(fused, tmp_path, feed(1)), outputs(model, tmp_path, feed(1)), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, feed(1))
 
 
 def test_a_cache_that_is_no_output_stays() -> None:
@@ -168,8 +165,7 @@ def test_a_mask_of_every_second_key_is_not_taken_whole(tmp_path: Path) -> None:
     arrays = {**feed(1), "mask": np.repeat(feed(1)["mask"], 2, axis=3)}
     fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
-    for new, old in zip(outputs(fused, tmp_path, arrays), outputs(model, tmp_path, arrays), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, arrays)
 
 
 def test_a_mask_made_from_the_keys_stays() -> None:
@@ -196,8 +192,7 @@ def test_a_factor_computed_from_the_size_of_a_head_counts(tmp_path: Path) -> Non
     fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
     assert "Sqrt" not in ops(fused)
-    for new, old in zip(outputs(fused, tmp_path, feed(1)), outputs(model, tmp_path, feed(1)), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, feed(1))
 
 
 ROTATED = 4
@@ -267,8 +262,7 @@ def test_angles_rotate_each_item_also_where_all_items_share_them(
     fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1, "RotaryEmbedding": 1}
     assert "Slice" not in ops(fused)
-    for new, old in zip(outputs(fused, tmp_path, inputs), outputs(model, tmp_path, inputs), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, inputs)
 
 
 @pytest.mark.parametrize("scores", ["d", "t"])
@@ -288,8 +282,7 @@ def test_queries_rotate_without_a_cache(tmp_path: Path, scores: str) -> None:
     inputs |= {name: normal(BATCH, HEADS, PAST, SIZE, seed=seed) for seed, name in enumerate("kv")}
     fused, counts = fuse_attention(model, "plain")
     assert counts == {"RotaryEmbedding": 1} | ({"Attention": 1} if scores == "d" else {})
-    expected = outputs(model, tmp_path, inputs)[0]
-    np.testing.assert_allclose(outputs(fused, tmp_path, inputs)[0], expected, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, inputs)
 
 
 PLAIN_MASKS = {
@@ -331,12 +324,10 @@ def test_attention_without_a_cache_computes_the_same(tmp_path: Path, mask: str, 
     visible = visible_but_one_row()
     arrays |= {"f": np.where(visible, normal(BATCH, 1, NEW, items, seed=8), LOWEST), "seen": visible}
     arrays["row"] = normal(BATCH, 1, 1, items, seed=9)
-    expected = outputs(model, tmp_path, arrays)
     fused, counts = fuse_attention(model, "plain")
     assert counts == {"Attention": 1}
     assert "Softmax" not in ops(fused)
-    for new, old in zip(outputs(fused, tmp_path, arrays), expected, strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, arrays)
 
 
 def test_scores_that_are_no_probabilities_stay() -> None:

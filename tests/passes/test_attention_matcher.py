@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import ops, outputs
+from bench import assert_alike, ops, outputs
 from micro_models import made, normal
 
 from autoopt.passes.fusion.attention import fuse_attention
@@ -128,10 +128,9 @@ def test_masks_of_any_shape_count(tmp_path: Path, shape: tuple[int, ...], is_sta
     del arrays["given"]
     if not transposition.startswith("0, 1"):
         arrays["k"] = arrays["k"].transpose(0, 2, 1, 3)
-    (expected,) = outputs(model, tmp_path, arrays)
     fused, counts = fuse_attention(model, "plain")
     assert counts == {"Attention": 1}
-    np.testing.assert_allclose(outputs(fused, tmp_path, arrays)[0], expected, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, arrays)
 
 
 def cached(way: str, cut: bool = False, longest: str = "M") -> onnx.ModelProto:
@@ -175,11 +174,9 @@ def test_heads_that_are_repeated_one_after_the_other_stay() -> None:
 @pytest.mark.parametrize("longest", [PAST + NEW, PAST + NEW + 4])
 def test_a_mask_with_more_columns_than_keys_is_cut(tmp_path: Path, longest: int) -> None:
     model = cached("neighbours", cut=True, longest=str(longest))
-    expected = outputs(model, tmp_path, cached_inputs(longest))
     fused, counts = fuse_attention(model, "cached")
     assert counts == {"Attention": 1}
-    for new, old in zip(outputs(fused, tmp_path, cached_inputs(longest)), expected, strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, cached_inputs(longest))
 
 
 def test_a_cache_that_grows_by_heads_stays() -> None:
@@ -220,11 +217,10 @@ def exported(
 def test_attention_in_one_operator_is_joined(tmp_path: Path) -> None:
     model = exported()
     feed = {"q": normal(2, FEW, 5, NARROW), "k": normal(2, FEW, 7, NARROW, seed=1), "v": normal(2, FEW, 7, NARROW)}
-    (expected,) = outputs(model, tmp_path, feed)
     fused, counts = fuse_attention(model, "plain")
     assert counts == {"Attention": 1}
     assert "Softmax" not in ops(fused)
-    np.testing.assert_allclose(outputs(fused, tmp_path, feed)[0], expected, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, feed)
 
 
 def test_what_others_read_stays() -> None:

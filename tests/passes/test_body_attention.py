@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import outputs, saved, step, steps
+from bench import assert_alike, saved, step, steps
 from micro_models import made, normal
 from onnx import helper
 
@@ -67,8 +67,7 @@ def test_both_branches_compute_the_same_with_the_operator(tmp_path: Path, use: b
     model = branches()
     fused, counts = fuse_attention(model, "bodies")
     assert counts == {"Attention": 2}
-    for new, old in zip(outputs(fused, tmp_path, feed(use)), outputs(model, tmp_path, feed(use)), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    assert_alike(model, fused, tmp_path, feed(use))
 
 
 def test_branches_without_attention_stay() -> None:
