@@ -10,7 +10,7 @@ from bench import step
 from micro_models import MODELS
 
 from autoopt.passes.base import PassContext, Refused, SessionOptions
-from autoopt.passes.runtime.session_tuning import SessionTuning
+from autoopt.passes.runtime import SessionTuning
 from autoopt.registry import registry
 from autoopt.space import Categorical
 from autoopt.target import Accelerator

@@ -12,8 +12,7 @@ from autoopt.errors import one_line
 from autoopt.model.lazy_imports import convenience, helper, ir, ir_passes, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.contract import FUSIONS
-from autoopt.passes.cleanup.loop_invariants import move_invariants
-from autoopt.passes.cleanup.recurrent import is_zero
+from autoopt.passes.cleanup.recurrent import is_zero, move_invariants
 from autoopt.passes.cleanup.recurrent_loops import (
     Items,
     RecurrentLoop,

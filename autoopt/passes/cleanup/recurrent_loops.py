@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import convenience, ir, np
-from autoopt.passes.cleanup.loop_invariants import source_of
-from autoopt.passes.cleanup.recurrent import is_zero
+from autoopt.passes.cleanup.recurrent import is_zero, source_of
 from autoopt.passes.cleanup.rnn_cells import NotACellError
 
 if TYPE_CHECKING:

@@ -276,12 +276,9 @@ class HardSigmoid(Rule):
         if len(bounds) != 2 or len(numbers) != 4:
             return "a bound or a constant is not a fixed number"
         shift, smallest, largest, scale = numbers
-        # CPUs have no kernel of HardSigmoid for other types.
-        if x.dtype != ir.DataType.FLOAT:
-            return "not float32"
-        # A constant of shape (1,) would add a dimension to a scalar.
-        if not rank(x):
-            return "the rank is unknown or zero"
+        # CPUs have no kernel for other types. A constant of shape (1,) would add a dimension to a scalar.
+        if x.dtype != ir.DataType.FLOAT or not rank(x):
+            return "not float32, or the rank is unknown or zero"
         expected = 1.0 / largest if self.scaled_by == "Mul" and largest else largest
         if smallest != 0 or largest <= 0 or not np.isclose(scale, expected, rtol=1e-6, atol=0):
             return "it is not a hard sigmoid"

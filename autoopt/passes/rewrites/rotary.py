@@ -49,12 +49,12 @@ class InterleavedRotation(Rule):
         width = static_dim(x, 3)
         if {*map(rank, (x, values["turned"], cos, sin))} != {4} or not width or width % 2:
             return "the width of heads is not known and even"
-        if not _takes_every_second(values["even"], 0, width) or not _takes_every_second(values["odd"], 1, width):
+        if not all(_takes_every_second(values[name], place, width) for place, name in enumerate(("even", "odd"))):
             return "the slices do not take every second number"
-        are_stacked = _adds_last_axis(values["first"]) and _adds_last_axis(values["second"])
+        are_stacked = all(map(_adds_last_axis, (values["first"], values["second"])))
         if not are_stacked or not _is_along(values["pairs"], 4):
             return "the parts are not joined in pairs along a new last axis"
-        if not _is_doubled(cos) or not _is_doubled(sin):
+        if not all(map(_is_doubled, (cos, sin))):
             return "the angles of two neighbours may differ"
         shared = [axis for axis in (1, HEADS_LAST) if static_dim(cos, axis) == 1 == static_dim(sin, axis)]
         if len(shared) != 1 or static_dim(x, *shared) is None:

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion."""
+"""Loop-invariant code motion, and initial states of recurrent layers that are zero."""
 
 from __future__ import annotations
 
@@ -7,12 +7,68 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import ops, saved, step
-from micro_models import loop_with_carried_weights, made, normal
+from micro_models import loop_with_carried_weights, made, normal, recurrent_from_zeros
 from onnx import ModelProto, checker
 
 from autoopt.model.tensors import bodies
 
-PASS = "loop_invariant_code_motion"
+PASS = "omit_zero_states"
+WEIGHTS = {"w": normal(1, 24, 4), "r": normal(1, 24, 6), "zero": np.zeros(1, np.float32), "sizes": np.array([1, 2, 6])}
+
+
+def test_zeros_in_the_shape_of_the_batch_are_left_out(tmp_path: Path) -> None:
+    result = step(tmp_path, recurrent_from_zeros(), PASS)
+    assert result["outcome"] == "ok", result["message"]
+    assert result["equivalence"]["status"] == "same"
+    after = saved(result)
+    assert ops(after) == ["LSTM"]
+    assert list(after.graph.node[0].input) == ["x", "w", "r"]
+
+
+@pytest.mark.parametrize(
+    ("before", "states", "left"),
+    [
+        ("z = Expand (zero, sizes)", "z, s", ["", "s"]),
+        ("f = Reshape (zero, minus)\n e = Expand (f, sizes)\n z = Identity (e)", "s, z", ["s"]),
+        ("a = Expand (zero, half)\n z = Concat <axis = 1> (a, a)", "z, z", []),
+    ],
+)
+def test_each_state_is_left_out_by_itself(tmp_path: Path, before: str, states: str, left: list[str]) -> None:
+    model = made(
+        f"g (float[5, 2, 4] x, float[1, 2, 6] s) => (float[5, 1, 2, 6] y) {{ {before}\n"
+        f" y = LSTM <hidden_size = 6> (x, w, r, , , {states}) }}",
+        **WEIGHTS,
+        minus=np.array([-1]),
+        half=np.array([1, 1, 6]),
+    )
+    result = step(tmp_path, model, PASS)
+    assert result["outcome"] == "ok", result["message"]
+    assert result["equivalence"]["status"] == "same"
+    layer = next(node for node in saved(result).graph.node if node.op_type == "LSTM")
+    assert list(layer.input)[5:] == left
+
+
+@pytest.mark.parametrize(
+    ("before", "inputs"),
+    [
+        ("z = Identity (s)", ""),
+        ("z = Expand (tiny, sizes)", ""),
+        ("z = ConstantOfShape <value = float[1] {0.5}> (sizes)", ""),
+        ("z = Expand (zero, sizes)", ", float[1] zero"),
+    ],
+)
+def test_other_states_stay(tmp_path: Path, before: str, inputs: str) -> None:
+    """A weight that is also an input can be replaced by the caller."""
+    model = made(
+        f"g (float[5, 2, 4] x, float[1, 2, 6] s{inputs}) => (float[5, 1, 2, 6] y) {{ {before}\n"
+        " y = LSTM <hidden_size = 6> (x, w, r, , , z, z) }",
+        **WEIGHTS,
+        tiny=np.array([1e-30], np.float32),
+    )
+    assert step(tmp_path, model, PASS)["outcome"] == "unchanged"
+
+
+MOTION = "loop_invariant_code_motion"
 
 
 def loop_of(model: ModelProto) -> tuple[list[str], int]:
@@ -23,7 +79,7 @@ def loop_of(model: ModelProto) -> tuple[list[str], int]:
 
 
 def test_weights_are_not_carried_and_rows_are_multiplied_at_once(tmp_path: Path) -> None:
-    result = step(tmp_path, loop_with_carried_weights(), PASS)
+    result = step(tmp_path, loop_with_carried_weights(), MOTION)
     assert result["outcome"] == "ok", result["message"]
     assert result["equivalence"]["status"] == "same"
     after = saved(result)
@@ -42,7 +98,7 @@ def test_a_value_that_is_also_returned_by_iteration_stays_carried(tmp_path: Path
                 step = Identity (v)
             }>
     }"""
-    assert step(tmp_path, made(text, count=np.int64(4), yes=np.True_), PASS)["outcome"] == "unchanged"
+    assert step(tmp_path, made(text, count=np.int64(4), yes=np.True_), MOTION)["outcome"] == "unchanged"
 
 
 INVARIANT = """g (float[3] x) => (float[3] y) {
@@ -61,7 +117,7 @@ INVARIANT = """g (float[3] x) => (float[3] y) {
 )
 def test_only_what_is_the_same_in_each_iteration_moves(tmp_path: Path, operator: str, outside: list[str]) -> None:
     model = made(INVARIANT.replace("OPERATOR", operator), count=np.int64(4), yes=np.True_)
-    result = step(tmp_path, model, PASS)
+    result = step(tmp_path, model, MOTION)
     assert ops(saved(result)) == outside if len(outside) > 1 else result["outcome"] == "unchanged"
 
 
@@ -71,7 +127,7 @@ def test_two_loops_with_equal_names_and_one_condition_stay_apart(tmp_path: Path,
     loop = loop.replace("Identity (c)", f"Identity ({condition})")
     second = loop.replace("y = Loop (count, yes, x)", "z = Loop (count, yes, y)").replace("Mul (x, x)", "Mul (y, y)")
     text = f"g (float[3] x) => (float[3] z) {{ {loop} {second} }}"
-    result = step(tmp_path, made(text, count=np.int64(2), yes=np.True_), PASS)
+    result = step(tmp_path, made(text, count=np.int64(2), yes=np.True_), MOTION)
     assert result["equivalence"]["status"] == "same"
     assert ops(saved(result)) == ["Mul", "Loop", "Mul", "Loop"]
 
@@ -85,7 +141,7 @@ def test_a_carried_result_of_the_model_keeps_its_name(tmp_path: Path) -> None:
                 w_out = Identity (w)
             }>
     }"""
-    result = step(tmp_path, made(text, count=np.int64(4), yes=np.True_), PASS)
+    result = step(tmp_path, made(text, count=np.int64(4), yes=np.True_), MOTION)
     assert result["equivalence"]["status"] == "same"
     assert [value.name for value in saved(result).graph.output] == ["y", "z"]
     assert loop_of(saved(result))[1] == 3
@@ -101,6 +157,6 @@ def test_rows_of_products_have_the_width_of_the_products(tmp_path: Path) -> None
             }>
     }"""
     model = made(text, count=np.int64(5), yes=np.True_, w=normal(3, 4))
-    result = step(tmp_path, model, PASS)
+    result = step(tmp_path, model, MOTION)
     assert result["outcome"] == "ok", result["message"]
     checker.check_model(saved(result), full_check=True)

@@ -50,6 +50,8 @@ _PROVIDER_OPTIONS: Final = {
     "performance_hint": _OPENVINO,
 }
 """Parameters that are options of a provider."""
+_OWNERS: Final = {**_PROVIDER_OPTIONS, "io_binding": _CUDA}
+"""Parameters that only one provider has."""
 _CPU_ONLY: Final = ("enable_cpu_mem_arena", "x64quantprecision")
 
 
@@ -114,18 +116,16 @@ class SessionTuning(Pass):
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
-        cuda = accelerator.execution_provider == _CUDA
-        owner = _PROVIDER_OPTIONS.get(parameter.name, accelerator.execution_provider)
-        if owner != accelerator.execution_provider or (parameter.name == "io_binding" and not cuda):
+        name, provider = parameter.name, accelerator.execution_provider
+        is_missing = name in _CPU_ONLY and accelerator.device != "cpu"
+        if _OWNERS.get(name, provider) != provider or is_missing:
             return None
-        if parameter.name == "intra_op_num_threads" and accelerator.threads:
+        searched = SEARCHED_OPTIONS.get(provider)
+        if name == "intra_op_num_threads" and accelerator.threads:
             return replace(parameter, search=Categorical(*accelerator.thread_values))
-        searched = SEARCHED_OPTIONS.get(accelerator.execution_provider)
-        if parameter.name == "provider_options" and searched:
+        if name == "provider_options" and searched:
             return replace(parameter, search=Categorical({}, *searched))
-        if parameter.name in _CPU_ONLY and accelerator.device != "cpu":
-            return None
-        if cuda and parameter.name in ("execution_mode", "allow_spinning"):
+        if provider == _CUDA and name in ("execution_mode", "allow_spinning"):
             return replace(parameter, search=None)
         return parameter
 

@@ -1,1 +1,0 @@
-"""Settings for the runtime; the graph stays unchanged."""
