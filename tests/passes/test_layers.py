@@ -11,7 +11,7 @@ import pytest
 from bench import assert_alike, compare, ops, outputs, saved, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from micro_models import MODELS, made, normal
+from micro_models import made, normal
 
 from autoopt.model import io
 from autoopt.model.session import write_optimized
@@ -283,9 +283,4 @@ def test_a_value_of_unknown_rank_is_not_transposed() -> None:
         domains=', "com.microsoft": 1',
         w=normal(4, 4),
     )
-    assert SplitFusedLayers()(model) is model
-
-
-def test_models_without_fused_layers_are_unchanged() -> None:
-    model = MODELS["small_cnn"]()
     assert SplitFusedLayers()(model) is model

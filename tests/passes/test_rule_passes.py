@@ -21,6 +21,7 @@ from autoopt.passes.fusion.rule_passes import (
     LocalRewrites,
     MatMulAddGemm,
     PadFolding,
+    SplitFusedLayers,
 )
 from autoopt.passes.verification.equivalence import run_once
 from autoopt.passes.verification.output_comparison import compare_outputs
@@ -268,15 +269,20 @@ def test_weights_are_folded_and_outputs_stay_equal(
     assert compare(model, after, tmp_path).status == "same"
 
 
-@pytest.mark.parametrize("pass_", [BatchNormFolding(), PadFolding(), MatMulAddGemm()])
-def test_models_without_the_pattern_are_unchanged(pass_: Pass) -> None:
-    model = MODELS["relu_only"]()
+@pytest.mark.parametrize(
+    ("pass_", "name"),
+    [
+        (BatchNormFolding(), "relu_only"),
+        (BatchNormFolding(), "lone_batchnorm"),
+        (PadFolding(), "relu_only"),
+        (MatMulAddGemm(), "relu_only"),
+        (HardSigmoidFusion(), "relu_only"),
+        (SplitFusedLayers(), "small_cnn"),
+    ],
+)
+def test_models_without_the_pattern_are_unchanged(pass_: Pass, name: str) -> None:
+    model = MODELS[name]()
     assert pass_(model) is model
-
-
-def test_batch_normalization_alone_has_nothing_to_fold_into() -> None:
-    model = MODELS["lone_batchnorm"]()
-    assert BatchNormFolding()(model) is model
 
 
 def test_matmul_and_add_become_gemm(tmp_path: Path) -> None:
@@ -334,9 +340,4 @@ def test_other_clipped_sums_stay(rest: str, changes: dict[str, np.ndarray]) -> N
     if "Neg" in rest:
         text = text.replace("(float[2, 4] y)", "(float[2, 4] y, float[2, 4] d)")
     model = made(text, **{**CONSTANTS, **changes})
-    assert HardSigmoidFusion()(model) is model
-
-
-def test_models_without_clip_are_unchanged() -> None:
-    model = MODELS["relu_only"]()
     assert HardSigmoidFusion()(model) is model

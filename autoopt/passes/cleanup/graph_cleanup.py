@@ -224,9 +224,9 @@ def _merge(chain: list[ir.Node]) -> bool:
     source, last = chain[0].inputs[0], chain[-1]
     result, graph = last.outputs[0], last.graph
     shape = _shape(result)
-    sizes = [size if isinstance(size, int) else -1 for size in shape]
+    sizes = _target(shape)
     is_single = len(chain) == 1 and last.op_type != "Transpose"
-    if is_single or not shape or 0 in sizes or sizes.count(-1) > 1 or source is None:
+    if is_single or not sizes or source is None:
         return False
     assert isinstance(graph, ir.Graph)
     if shape == _shape(source) and "" not in shape and not result.is_graph_output():
@@ -239,6 +239,12 @@ def _merge(chain: list[ir.Node]) -> bool:
     view = ir.node("Reshape", [source, target], name=last.name)
     convenience.replace_nodes_and_values(graph, last, chain, [view], [result], view.outputs)
     return True
+
+
+def _target(shape: Shape) -> list[int]:
+    """The sizes that let a Reshape give a shape; none if they do not determine it."""
+    sizes = [size if isinstance(size, int) else -1 for size in shape]
+    return [] if 0 in sizes or sizes.count(-1) > 1 else sizes
 
 
 def _is_view(node: ir.Node) -> bool:

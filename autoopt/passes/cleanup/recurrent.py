@@ -115,13 +115,10 @@ def _move_products(loop: ir.Node) -> bool:
     body = loop.attributes["body"].as_graph()
     is_changed = False
     for node in [each for each in body if each.op_type == "MatMul" and _is_matrix(each.inputs[1])]:
-        rows = None if node.inputs[0] is None else node.inputs[0].producer()
-        if rows is None or rows.graph is not body or not _reads_a_row(rows) or len(rows.outputs[0].uses()) > 1:
+        rows = _rows_before(node, body)
+        if rows is None or loop.graph is None:
             continue
-        everything = rows.inputs[0]
-        if everything is None or everything.graph is body or loop.graph is None:
-            continue
-        products = ir.node("MatMul", [everything, node.inputs[1]])
+        products = ir.node("MatMul", [rows.inputs[0], node.inputs[1]])
         loop.graph.insert_before(loop, products)
         rows.replace_input_with(0, products.outputs[0])
         rows.outputs[0].type, rows.outputs[0].shape = node.outputs[0].type, node.outputs[0].shape
@@ -129,6 +126,15 @@ def _move_products(loop: ir.Node) -> bool:
         body.remove(node, safe=True)
         is_changed = True
     return is_changed
+
+
+def _rows_before(product: ir.Node, body: ir.Graph) -> ir.Node | None:
+    """The node that reads a row of a value from outside for a product, and for nothing else."""
+    rows = None if product.inputs[0] is None else product.inputs[0].producer()
+    if rows is None or rows.graph is not body or not _reads_a_row(rows) or len(rows.outputs[0].uses()) > 1:
+        return None
+    everything = rows.inputs[0]
+    return None if everything is None or everything.graph is body else rows
 
 
 def _is_matrix(value: ir.Value | None) -> bool:

@@ -165,8 +165,8 @@ def _low_rank_pairs(graph: ir.Graph) -> Iterator[tuple[ir.Node, ir.Node]]:
         first = None if value is None or value.is_graph_output() or len(value.uses()) > 1 else value.producer()
         if first is None or not (_is_product(first) or _is_lookup(first)) or not _is_low_rank(first, second):
             continue
-        names = [str(each.name).lower() for each in (first, second, _matrix(first), _matrix(second))]
-        if any("lora" in name for name in names) or _joins_layer(second, _data(first)):
+        names = " ".join(str(each.name) for each in (first, second, _matrix(first), _matrix(second)))
+        if "lora" in names.lower() or _joins_layer(second, _data(first)):
             yield first, second
 
 
