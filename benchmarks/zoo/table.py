@@ -140,12 +140,13 @@ def again(options: argparse.Namespace) -> None:
 
 
 def _log_of_gain(package: Path, seconds: float) -> float:
-    """The logarithm of the factor by which the model is faster than its source, in a fresh process."""
+    """The logarithm of the factor by which the model is faster than its source, in a fresh process; nan without one."""
     command = [sys.executable, str(package / "run.py"), "--seconds", str(seconds)]
     text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
     found = FACTOR.search(text)
     if found is None:
-        raise SystemExit(f"{package}: run.py says no factor: {text}")
+        print(f"{package}: run.py says no factor: {text}", file=sys.stderr)
+        return float("nan")
     factor = np.log(float(found[1]))
     return float(factor if found[2] == "faster" else -factor)
 
