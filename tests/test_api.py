@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import sys
 import types
 from pathlib import Path
@@ -60,6 +62,16 @@ def test_a_run_leaves_its_best_model_and_tells_plain_functions(model: Path, tmp_
     result = autoopt.run(DAG, model=model, out=tmp_path / "out", listener=listener)
     assert result.best.path == str(tmp_path / "out" / "model.onnx")
     assert {"search_begins", "baseline", "trial_begins", "pass_begins", "measure_ends", "trial_ends"} <= set(events)
+
+
+def test_a_mended_model_is_found_by_its_own_file(model: Path, tmp_path: Path) -> None:
+    faulty = mlp(width=64)
+    for node in faulty.graph.node:
+        node.name = "same"
+    file = write(faulty, tmp_path / "faulty")
+    autoopt.run(DAG, model=file, out=tmp_path / "out")
+    recorded = json.loads((tmp_path / "out" / "recipe.json").read_text())["source_files"]
+    assert {"path": str(file), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()} in recorded
 
 
 def test_without_a_folder_nothing_is_written(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

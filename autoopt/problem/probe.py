@@ -243,7 +243,8 @@ def read_sources(request: RunRequest, spec: DagSpec, probe: Probe) -> Sources:
     model = replace(model, inspection=model.inspection.with_roles(settings.roles or {}))
     facts = replace(facts, inspection=model.inspection)
     repairs = tuple(f"model: {repair}" for repair in model.inspection.repairs)
-    sources = replace(sources, facts=facts, model=model.source, path=str(path), repairs=repairs)
+    unmended = digest_file(path) if repairs and Path(path).is_file() else ""
+    sources = replace(sources, facts=facts, model=model.source, path=str(path), repairs=repairs, unmended=unmended)
     sources = _with_data(sources, request, spec, probe, model, settings)
     if names_model(request.dag):
         sources = _without_judge(sources, request, probe, model, settings)

@@ -142,6 +142,8 @@ class Sources:
     """As in `Problem`."""
     repairs: tuple[str, ...] = ()
     """Notes on faults of the model that were mended."""
+    unmended: str = ""
+    """SHA-256 of the file of a model that was mended; empty for other models."""
     notes: tuple[Note, ...] = ()
     """Notes on the data."""
     plugin: str = ""

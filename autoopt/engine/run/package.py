@@ -157,7 +157,8 @@ def recipe_of(
     copy = store.artifacts.path(package.run.model)
     source_files = [{"path": str(copy.absolute()), "sha256": digest_file(copy)}]
     if package.source_path.endswith((".onnx", ".ort")) and "://" not in package.source_path:
-        source_files.insert(0, {"path": package.source_path, "sha256": graph_digest(copy)})
+        unmended = (package.settings.get("sources") or {}).get("unmended")
+        source_files.insert(0, {"path": package.source_path, "sha256": unmended or graph_digest(copy)})
     return {
         "recipe": RECIPE,
         "run": package.run.id,
