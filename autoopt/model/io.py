@@ -160,14 +160,19 @@ def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | 
     return path
 
 
+def movable_bytes(tensor: TensorProto) -> int:
+    """The bytes of a tensor that may lie in a file of its own; 0 for one whose values are fields of the graph."""
+    if tensor.HasField("raw_data") or tensor.data_location == tensor.EXTERNAL:
+        return packed_bytes(tensor) or 0  # to read `raw_data` would copy the weights
+    return 0
+
+
 def places_of(model: ModelProto) -> dict[int, Place]:
     """The places that `save` gives to the tensors that are not small, by their numbers among all tensors."""
     places: dict[int, Place] = {}
     end = 0
     for number, tensor in enumerate(tensors(model)):
-        size = 0
-        if tensor.HasField("raw_data") or tensor.data_location == tensor.EXTERNAL:
-            size = packed_bytes(tensor) or 0  # to read `raw_data` would copy the weights
+        size = movable_bytes(tensor)
         if size >= SMALL:
             places[number] = Place(EXTERNAL_NAME, -(-end // PAGE) * PAGE, size)
             end = places[number].offset + size

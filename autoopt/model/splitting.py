@@ -36,7 +36,7 @@ from autoopt.model.split import (
     weight_at,
     write_durably,
 )
-from autoopt.model.tensors import graphs, nodes, packed_bytes, tensors, weight_bytes
+from autoopt.model.tensors import graphs, nodes, tensors, weight_bytes
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -102,18 +102,18 @@ def split_folder(source: Path, folder: Path, digest: str | None = None) -> Path 
     sizes, files = _separable(model, bytes_in(source)), files_in(source)
     if not sizes:
         return None
-    places: dict[str, dict[int, io.Place]] = {name: {} for name in files}
-    for number, tensor in enumerate(tensors(model)):
-        if number in sizes and tensor.data_location == tensor.EXTERNAL:
-            place = io.place_of(tensor)
-            places[place.location][number] = place
+    places = {
+        number: io.place_of(tensor)
+        for number, tensor in enumerate(tensors(model))
+        if number in sizes and tensor.data_location == tensor.EXTERNAL
+    }
     for replaces in (False, True):  # weights that are there already may be damaged
         with held(folder.parent, fcntl.LOCK_SH):
             stored = _store(model, sizes, folder, source, replaces)
             outline = _outline(model, stored)
             own: dict[str, Iterable[bytes | Slice]] = {MODEL: _one_file(outline)}
             if len(files) > 1:
-                own = {name: _parts_of(path, places[name], stored) for name, path in files.items()}
+                own = {name: _parts_of(path, name, places, stored) for name, path in files.items()}
             graph = _write(outline, own, stored, folder, replaces)
         if digest_files(graph) == digest:
             return publish(graph, digest)
@@ -163,12 +163,8 @@ def _separable(model: ModelProto, total: int) -> dict[int, int]:
 
     Empty if the model, of `total` bytes, is small or if most of it would stay in the graph.
     """
-    sizes: dict[int, int] = {}
-    for number, tensor in enumerate(tensors(model)):
-        if tensor.HasField("raw_data") or tensor.data_location == tensor.EXTERNAL:
-            size = packed_bytes(tensor) or 0  # to read `raw_data` would copy the weights
-            if size >= LEAST_WEIGHT:
-                sizes[number] = size
+    movable = enumerate(map(io.movable_bytes, tensors(model)))
+    sizes = {number: size for number, size in movable if size >= LEAST_WEIGHT}
     if _has_sparse_tensors(model):  # no runtime reads their parts from a file
         sizes = {number: size for number, size in sizes.items() if number < len(model.graph.initializer)}
     separable = sum(sizes.values())
@@ -250,11 +246,14 @@ def _data_file(
             end = place.offset + place.size
 
 
-def _parts_of(path: Path, places: Mapping[int, io.Place], stored: Mapping[int, Slice]) -> Iterator[bytes | Slice]:
-    """A file that holds stored weights, by their numbers, at these places."""
+def _parts_of(
+    path: Path, location: str, places: Mapping[int, io.Place], stored: Mapping[int, Slice]
+) -> Iterator[bytes | Slice]:
+    """A file of external data that holds stored weights, by their numbers, at those of the places that are in it."""
+    own = sorted((place.offset, number) for number, place in places.items() if place.location == location)
     end = 0
     with path.open("rb") as file:
-        for start, number in sorted((place.offset, number) for number, place in places.items()):
+        for start, number in own:
             if start >= end:  # else weights share bytes
                 file.seek(end)
                 yield file.read(start - end)

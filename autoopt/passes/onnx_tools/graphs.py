@@ -137,15 +137,20 @@ def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     graph, names = result.graph, names_of(inputs)
     before = {value.name: _fixed_sizes(value) for value in inputs}
     if any(value.name in before and _fixed_sizes(value) != before[value.name] for value in graph.input):
-        del graph.value_info[:]
-        for output in graph.output:
-            for dim in output.type.tensor_type.shape.dim:
-                dim.Clear()
+        _forget_sizes(graph)
     renamed = _undo_renaming(graph, names)
     weights = weight_names(result)
     kept = [value for value in inputs if value.name not in weights]
     others = [value for value in graph.input if value.name not in names | renamed.keys()]
     replace_items(graph.input, [*kept, *others])
+
+
+def _forget_sizes(graph: GraphProto) -> None:
+    """Drop the recorded sizes of all values but inputs, in place."""
+    del graph.value_info[:]
+    for output in graph.output:
+        for dim in output.type.tensor_type.shape.dim:
+            dim.Clear()
 
 
 def restore_output_types(outputs: Iterable[ValueInfoProto], result: ModelProto) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
 from autoopt.model.split import weight_at
-from autoopt.model.tensors import graphs, nodes, plain_domain
+from autoopt.model.tensors import graphs, names_of, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
@@ -112,12 +112,16 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], view:
             name, kind = value.name, value.type.SerializeToString(deterministic=True)
         _update(digest, "out", names.get(value.name, "?"), name)
         _update(digest, kind)
-    if "types" in view.kinds:
-        constants = dict(weights)
-        typed = [value for value in graph.value_info if value.name not in constants]
+    _add_notes(digest, graph, names_of(graph.initializer), view.kinds)
+
+
+def _add_notes(digest: _Hash, graph: GraphProto, weights: set[str], kinds: frozenset[str]) -> None:
+    """Add what counts for passes that touch it: recorded types of inner values, names of the graph and its weights."""
+    if "types" in kinds:
+        typed = [value for value in graph.value_info if value.name not in weights]
         _update(digest, sorted((value.name, value.type.SerializeToString(deterministic=True)) for value in typed))
-    if "names" in view.kinds:
-        _update(digest, graph.name, sorted(name for name, _ in weights))
+    if "names" in kinds:
+        _update(digest, graph.name, sorted(weights))
 
 
 def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str], view: _View) -> None:
