@@ -88,16 +88,12 @@ class Reference:
     @property
     def feeds(self) -> dict[str, np.ndarray] | None:
         """The inputs of ordinary values."""
-        if not self.inferences:
-            return None
-        return self.inferences[0].feeds
+        return self.inferences[0].feeds if self.inferences else None
 
     @property
     def outputs(self) -> list[np.ndarray] | None:
         """The outputs on ordinary values."""
-        if not self.inferences:
-            return None
-        return self.inferences[0].outputs
+        return self.inferences[0].outputs if self.inferences else None
 
     def run(self, narrower: ModelProto | None = None, pinned: Mapping[str, np.ndarray] | None = None) -> None:
         """Find inputs that the model accepts, run it, and keep its outputs or the reason of the failure.

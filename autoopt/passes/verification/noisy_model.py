@@ -30,7 +30,7 @@ STARTS: Final = 1 << 15
 """Number of positions in a pool at which the numbers of an operator may start."""
 LARGEST_CONSTANT: Final = 1 << 16
 """Constants of more elements carry no noise of their own: the noise of what they are multiplied with is enough."""
-NOISE: Final[Mapping[str, float]] = {"float32": 1e-6, "float64": 2e-15, "float16": 2e-3, "bfloat16": 1.6e-2}
+NOISE: Final[Mapping[str, float]] = {"FLOAT": 1e-6, "DOUBLE": 2e-15, "FLOAT16": 2e-3, "BFLOAT16": 1.6e-2}
 """Largest error of one operation by element type, as a share of the value: 2 to 8 units in the last place, because
 blocked sums and polynomial approximations differ by a few."""
 
@@ -247,18 +247,14 @@ class _NoiseWriter:
 
     def _pool(self, kind: int, low: float, high: float) -> str:
         """The name of the pool of these numbers."""
-        purpose = "factors"
-        if low == 0:
-            purpose = "offsets"
+        purpose = "offsets" if low == 0 else "factors"
         name = f"pool_{kind}_{purpose}_{high:.9g}__"
         self.pools.setdefault(name, Pool(name, low, high, kind == onnx.TensorProto.DOUBLE))
         return name
 
     def _slice(self, like: str, name: str, pool: str, place: int) -> list[NodeProto]:
         """Nodes that cut numbers in the shape of `like` from a pool."""
-        shape: dict[str, int] = {}
-        if self.opset >= ALLOWS_ZERO:
-            shape["allowzero"] = 1
+        shape = {"allowzero": 1} if self.opset >= ALLOWS_ZERO else {}
         return [
             helper.make_node("Shape", [like], [f"{name}_shape"]),
             helper.make_node("ReduceProd", [f"{name}_shape"], [f"{name}_size"], keepdims=1),
@@ -270,15 +266,9 @@ class _NoiseWriter:
 
 def _amplitude_of(kind: int) -> float:
     """Amplitude of the noise for an element type; 0 for types that are no floats of 16 bits or more."""
-    names = {
-        onnx.TensorProto.FLOAT: "float32",
-        onnx.TensorProto.DOUBLE: "float64",
-        onnx.TensorProto.FLOAT16: "float16",
-        onnx.TensorProto.BFLOAT16: "bfloat16",
-    }
-    if kind not in names:
+    if kind not in onnx.TensorProto.DataType.values():  # newer than the installed onnx
         return 0.0
-    return NOISE[names[kind]]
+    return NOISE.get(onnx.TensorProto.DataType.Name(kind), 0.0)
 
 
 def _given_types(model: ModelProto) -> dict[str, int]:

@@ -111,13 +111,8 @@ def _dims(value: ValueInfoProto) -> list[int | str]:
     """Dimensions of an input: sizes, or names of open ones."""
     if not value.type.HasField("tensor_type"):
         raise ValueError(f"input {value.name!r} is not a tensor")
-    dims: list[int | str] = []
-    for dim in value.type.tensor_type.shape.dim:
-        if dim.dim_value > 0:
-            dims.append(dim.dim_value)
-        else:
-            dims.append(str(dim.dim_param))
-    return dims
+    dims = value.type.tensor_type.shape.dim
+    return [int(dim.dim_value) if dim.dim_value > 0 else str(dim.dim_param) for dim in dims]
 
 
 def _narrow(dims: list[int | str], narrower: list[int | str] | None) -> list[int | str]:
