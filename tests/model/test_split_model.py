@@ -25,6 +25,7 @@ from autoopt.model.split import (
     came_with_external_data,
     digest_files,
     is_split,
+    location_of,
     sizes_of,
     weights_of,
     write_files,
@@ -228,6 +229,29 @@ def test_a_small_tensor_with_a_name_like_a_reference_keeps_its_values(is_raw: bo
     assert graph is not None
     write_files(graph, tmp_path / "own")
     assert (tmp_path / "own" / MODEL).read_bytes() == model.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("is_external", [True, False])
+def test_a_location_like_that_of_a_stored_weight_says_nothing_of_the_values(is_external: bool, tmp_path: Path) -> None:
+    """A weight of another content is stored already at the place that the user's file names."""
+    stored = split(io.save(layers(), tmp_path / "stored").parent, tmp_path)
+    location = location_of(next(digest for digest, size in weights_of(stored).items() if size == WEIGHT))
+    source, model = tmp_path / "source", layers(seed=1)
+    values = model.graph.initializer[0].raw_data
+    io.save(model, source, external=True)
+    changed = io.parse(source / MODEL)
+    weight = changed.graph.initializer[0]
+    del weight.external_data[:]
+    weight.external_data.add(key="location", value=location)
+    if is_external:
+        (source / location).parent.mkdir(parents=True)
+        (source / location).write_bytes(values)
+    else:
+        weight.raw_data, weight.data_location = values, weight.DEFAULT
+    (source / MODEL).write_bytes(changed.SerializeToString(deterministic=True))
+    graph = split(source, tmp_path)
+    assert digest_files(graph) == digest_folder(source)
+    np.testing.assert_array_equal(outputs(make_plain_session(graph)), outputs(make_plain_session(source / MODEL)))
 
 
 def test_a_split_model_is_measured_as_one_file(tmp_path: Path) -> None:
