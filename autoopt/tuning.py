@@ -498,6 +498,45 @@ CHANGES: Final = Changes()
 
 
 @dataclass(frozen=True)
+class Quantization:
+    """Data for quantizers, and layers that stay in float. `python benchmarks/zoo/table.py` quantizes public models."""
+
+    max_items: int = 256
+    """Calibration items that ranges need at most; more change them little."""
+    max_elements: int = 1 << 25
+    """Elements of all inputs that ranges need at most: each value of an image meets the same filters as its
+    neighbours."""
+    fewest_items: int = 16
+    """Calibration items of large inputs."""
+    widest_scores: float = 256.0
+    """Span of what a Softmax reads that 8 bits hold in steps of 1. Scores that a mask lowers by 10,000 stay in
+    float."""
+    fewest_steps: int = 4
+    """Number of steps of the scale below which the largest value of a Softmax says nothing."""
+    correction_items: int = 16
+    """Calibration items that the mean errors for bias correction are taken from; fewer of large ones."""
+    little_work: float = 0.001
+    """Share of the work below which a layer costs next to nothing in float."""
+    few_elements: int = 1 << 21
+    """Input elements from which the noise of a layer is well known."""
+    compared_values: int = 1 << 16
+    """Values of the outputs from which their noise is well known."""
+    fewest_compared: int = 4
+    """Items for that, however large."""
+    kept_rows: int = 2048
+    """Rows of each input of a product that AWQ and GPTQ see."""
+    compared_rows: int = 512
+    """Rows of a product that AWQ compares at most for one exponent."""
+    compared_columns: int = 2048
+    """Columns of a product that it compares at most."""
+    sensitivity_items: int = 8
+    """Items on which the model runs with each matrix rounded."""
+
+
+QUANTIZATION: Final = Quantization()
+
+
+@dataclass(frozen=True)
 class Kinds:
     """The thresholds for roles of inputs and outputs, and for metrics. Models: `python benchmarks/zoo/public.py`."""
 

@@ -13,7 +13,7 @@ from micro_models import made, normal
 from onnxruntime.quantization.calibrate import HistogramCollector
 
 from autoopt.model.session import make_session
-from autoopt.passes.quantize.histograms import Histogram, collect, entropy_ranges, percentile_range
+from autoopt.passes.quantize.histograms import Histogram, collect, entropy_ranges
 
 
 def histogram(values: np.ndarray, bins: int = 4096) -> Histogram:
@@ -45,13 +45,6 @@ def test_tensors_without_values_have_an_entropy_range() -> None:
     assert entropy_ranges({"empty": empty}, 512) == {"empty": (0.0, 0.0)}
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_a_percentile_leaves_out_the_outermost_values(symmetric: bool) -> None:
-    low, high = percentile_range(histogram(VALUES["normal"]), 95.0, 2048, symmetric)
-    assert (low, high) == pytest.approx((-1.96, 1.96), abs=0.05)
-    assert percentile_range(histogram(VALUES["positive"]), 100.0, 2048, symmetric)[0] >= 0
-
-
 def test_fewer_bins_count_the_same_values() -> None:
     fine = histogram(VALUES["normal"])
     counts, edges = fine.rebinned(512)
@@ -77,19 +70,6 @@ def test_folding_counts_the_absolute_values(values: np.ndarray, bins: int) -> No
     one = histogram(values)
     counts, edges = one.folded(bins)
     assert (counts.sum(), edges[0], edges[-1]) == (values.size, 0, one.bound)
-
-
-@given(ARRAYS, st.booleans(), st.lists(st.floats(50, 100), min_size=2, max_size=2).map(sorted))
-def test_a_larger_percentile_has_no_narrower_range(
-    values: np.ndarray, symmetric: bool, percentiles: list[float]
-) -> None:
-    one = histogram(values)
-    narrow = percentile_range(one, percentiles[0], 2048, symmetric)
-    wide = percentile_range(one, percentiles[1], 2048, symmetric)
-    assert wide[0] <= narrow[0]
-    assert narrow[1] <= wide[1]
-    assert values.min() <= wide[0]
-    assert wide[1] <= values.max()
 
 
 @given(st.lists(ARRAYS, min_size=1, max_size=3))

@@ -1,4 +1,4 @@
-"""The quantization error of each layer by itself."""
+"""The quantization error of each layer by itself, and biases corrected for it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
-from micro_models import made, normal
+from bench import outputs, saved, step
+from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
-from autoopt.passes.quantize.activation_ranges import calibrate
-from autoopt.passes.quantize.layer_errors import layer_ratios, run_alone
+from autoopt.passes.quantize.calibration import calibrate
+from autoopt.passes.quantize.layer_errors import correctable, layer_ratios, run_alone
 from autoopt.passes.quantize.static import StaticQuantization
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.target import Accelerator
 
 
@@ -51,7 +54,8 @@ def test_a_layer_is_rounded_as_the_quantizer_does(tmp_path: Path, per_channel: b
     feeds = [{"x": normal(1, 4, 8, 8, seed=seed)} for seed in range(4)]
     static = StaticQuantization(per_channel=per_channel)
     static.context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
-    prepared, ranges = static.calibrate(proto)
+    prepared = ir.to_proto(static.quantizable(ir.from_proto(proto)))
+    ranges = static.ranges(prepared)
     ((_, _, noisy),) = run_alone(prepared, prepared.graph.node, ranges, feeds, tmp_path, per_channel=per_channel)
     quantized = io.save(static.quantize(prepared, ranges.path), tmp_path / "quantized")
     session = make_plain_session(quantized)
@@ -74,3 +78,30 @@ def test_an_outlier_among_the_weights_of_one_channel_leaves_the_others_exact(tmp
     together = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=False)["only"]
     apart = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=True)["only"]
     assert apart > together + 5
+
+
+def test_the_mean_of_each_channel_comes_closer_to_the_float_model(tmp_path: Path) -> None:
+    weights = normal(6, 3, 3, 3)
+    weights[0] *= 50  # one scale for all channels is coarse for the others
+    model = made(
+        "g (float[1, 3, 12, 12] x) => (float[1, 6, 10, 10] y) { p = Relu (x)\n y = Conv (p, w, b) }",
+        w=weights,
+        b=normal(6),
+    )
+    feeds = [next(synthetic_feeds(model, seed=seed)) for seed in range(8)]
+    expected = np.mean([outputs(model, tmp_path, feed)[0] for feed in feeds], axis=(0, 1, 3, 4))
+    errors = []
+    for corrected in (False, True):
+        folder = tmp_path / str(corrected)
+        quantized = saved(step(folder, model, "static_quantization", True, bias_correction=corrected))
+        means = np.mean([outputs(quantized, tmp_path, feed)[0] for feed in feeds], axis=(0, 1, 3, 4))
+        errors.append(float(np.abs(means - expected)[1:].mean()))
+    assert errors[1] < errors[0] / 2, errors
+
+
+def test_only_layers_with_a_bias_can_be_corrected() -> None:
+    model = MODELS["gemm_mlp"]()
+    names = [node.name for node in correctable(model, [])]
+    assert names
+    assert not correctable(model, names)
+    assert not correctable(MODELS["mlp"](), [])

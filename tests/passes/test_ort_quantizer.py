@@ -1,4 +1,4 @@
-"""Defects of onnxruntime's quantizer are avoided."""
+"""Defects of onnxruntime's quantizer are avoided, and hard sigmoids in integers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,21 @@ from onnx import TensorProto, helper
 from autoopt.model import io
 from autoopt.model.session import write_optimized
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+
+
+@pytest.mark.parametrize("name", ["dynamic_quantization", "weight_only_quantization", "bnb4_quantization"])
+def test_a_product_over_no_elements_stays_in_float(tmp_path: Path, name: str) -> None:
+    """The runtime returns whatever is in memory for its integer form, or refuses it."""
+    model = made(
+        "g (float[2, 0] x, float[2, 32] z) => (float[2, 4] y)"
+        "{ [empty] a = MatMul (x, v)\n [full] b = MatMul (z, w)\n y = Add (a, b) }",
+        v=np.zeros((0, 4), np.float32),
+        w=normal(32, 4),
+    )
+    quantized = saved(step(tmp_path, model, name, **({} if "dynamic" in name else {"block_size": 16})))
+    assert ops(quantized).count("MatMul") == 1
+    feeds = {"x": np.zeros((2, 0), np.float32), "z": normal(2, 32, seed=1)}
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(quantized, tmp_path, feeds)[0]) > 0.98
 
 
 @pytest.mark.parametrize("quant_format", ["QDQ", "QOperator"])
@@ -132,3 +147,30 @@ def largest_error(folder: Path, model: onnx.ModelProto, **settings: Any) -> floa
     feeds = next(synthetic_feeds(model))
     exact, quantized = (outputs(each, folder, feeds)[0] for each in (model, saved(result)))
     return float(np.abs(quantized - exact).max() / np.abs(exact).max())
+
+
+TEXT = """g (float[N, 3, 8, 8] x) => (float[N, 4, 8, 8] y) {
+    c = Conv <pads = [1, 1, 1, 1]> (x, w)
+    h = HardSigmoid <alpha = 0.1666667, beta = 0.5> (c)
+    y = Mul (c, h)
+}"""
+
+
+@pytest.mark.parametrize("kind", ["QUInt8", "QInt8"])
+def test_quantized_hard_swish_stays_in_integers_and_saturates(tmp_path: Path, kind: str) -> None:
+    model = made(TEXT, w=3 * normal(4, 3, 3, 3))
+    result = step(tmp_path, model, "static_quantization", True, activation_type=kind)
+    assert result["outcome"] == "ok", result["message"]
+    quantized = saved(result)
+    assert "HardSigmoid" not in ops(quantized)
+    assert "Add" in ops(quantized)
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)}
+    (expected,), (actual,) = outputs(model, tmp_path, feeds), outputs(quantized, tmp_path, feeds)
+    assert np.abs(expected).max() > 6, "some values saturate"
+    assert np.abs(actual - expected).max() < 0.05 * np.abs(expected).max()
+
+
+def test_a_hard_sigmoid_whose_result_stays_a_float_is_kept(tmp_path: Path) -> None:
+    model = made(TEXT, w=3 * normal(4, 3, 3, 3))
+    result = step(tmp_path, model, "static_quantization", True, op_types=["Conv"])
+    assert "HardSigmoid" in ops(saved(result))

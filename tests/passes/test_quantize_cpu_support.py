@@ -19,33 +19,19 @@ def searched(info: PassInfo, **fixed: Any) -> NodeSpace:
     return NodeSpace(search=search, fixed=fixed, defaults={p.name: p.default for p in info.parameters})
 
 
-@pytest.mark.parametrize("name", ["dynamic_quantization", "static_quantization"])
-def test_seven_bit_weights_are_searched_only_where_eight_overflow(name: str) -> None:
-    def offered(isa: frozenset[str]) -> bool:
-        return registry().info(name, Accelerator(isa=isa)).parameter("reduce_range").search is not None
-
-    assert offered(frozenset({"avx2"}))
-    assert not offered(VNNI)
-    assert not offered(frozenset({"avx2", "amx_int8"}))
-    assert not offered(frozenset({"asimd"}))
-
-
 @pytest.mark.parametrize("name", ["dynamic_quantization", "static_quantization", "selective_quantization"])
-def test_seven_bit_weights_are_the_default_where_eight_overflow(name: str) -> None:
-    def default(*isa: str) -> Any:
-        return registry().info(name, Accelerator(isa=frozenset(isa))).parameter("reduce_range").default
-
-    assert default("avx2") is True
-    assert default("avx2", "avx512_vnni") is False
-    assert default("asimd") is False
-    assert default() is False
-
-
-def test_seven_bit_weights_are_for_the_cpu_alone() -> None:
-    beside_a_gpu = Accelerator("gpu", "CUDAExecutionProvider", isa=frozenset({"avx2"}))
+@pytest.mark.parametrize(
+    ("isa", "overflows"),
+    [({"avx2"}, True), (VNNI, False), ({"avx2", "amx_int8"}, False), ({"asimd"}, False), (set(), False)],
+)
+def test_seven_bit_weights_are_searched_and_the_default_where_eight_overflow(
+    name: str, isa: set[str], overflows: bool
+) -> None:
+    parameter = registry().info(name, Accelerator(isa=frozenset(isa))).parameter("reduce_range")
+    assert (parameter.search is not None, parameter.default) == (overflows, overflows)
+    beside_a_gpu = Accelerator("gpu", "CUDAExecutionProvider", isa=frozenset(isa))
     parameter = registry().info("static_quantization", beside_a_gpu).parameter("reduce_range")
-    assert parameter.default is False
-    assert parameter.search is None
+    assert (parameter.search, parameter.default) == (None, False)
 
 
 def test_reduce_range_is_ignored_for_unsigned_weights() -> None:

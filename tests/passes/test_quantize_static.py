@@ -93,34 +93,28 @@ def test_entropy_and_minmax_give_different_ranges(tmp_path: Path) -> None:
     assert digests["Entropy", 0] != digests["MinMax", 0]
 
 
-def test_impossible_types_are_refused(tmp_path: Path) -> None:
-    model = MODELS["small_cnn"]()
-    for asked, reason in (
-        ({"activation_type": "QInt8", "weight_type": "QUInt8"}, "does not support activation_type QInt8"),
-        ({"weight_type": "QInt4", "quant_format": "QOperator"}, "only quant_format QDQ"),
-        ({"weight_type": "QFLOAT8E4M3FN", "calibrate_method": "Entropy"}, "no effect with float8"),
-    ):
-        result = step(tmp_path, model, "static_quantization", True, **asked)
-        assert (result["outcome"], reason in result["message"]) == ("refused", True), result["message"]
-
-
-def test_without_data_it_is_refused(tmp_path: Path) -> None:
-    assert step(tmp_path, MODELS["small_cnn"](), "static_quantization")["outcome"] == "refused"
-
-
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
+        ({"activation_type": "QInt8", "weight_type": "QUInt8"}, "does not support activation_type QInt8"),
+        ({"weight_type": "QInt4", "quant_format": "QOperator"}, "only quant_format QDQ"),
+        ({"weight_type": "QFLOAT8E4M3FN", "calibrate_method": "Entropy"}, "no effect with float8"),
+        ({"weight_type": "QFLOAT8E4M3FN", "num_bins": 100}, "num_bins must be at least 512"),
         ({"percentile": 99.9}, "no effect with calibrate_method MinMax"),
         ({"calibrate_method": "Percentile", "percentile": -1.0}, "above 0"),
         ({"calibrate_method": "Entropy", "moving_average": True}, "no effect with calibrate_method Entropy"),
         ({"samples": -1}, "samples at least 0"),
     ],
 )
-def test_settings_without_effect_are_refused(tmp_path: Path, params: dict[str, Any], reason: str) -> None:
+def test_settings_that_are_impossible_or_without_effect_are_refused(
+    tmp_path: Path, params: dict[str, Any], reason: str
+) -> None:
     result = step(tmp_path, MODELS["gemm_mlp"](), "static_quantization", True, **params)
-    assert result["outcome"] == "refused"
-    assert reason in result["message"]
+    assert (result["outcome"], reason in result["message"]) == ("refused", True), result["message"]
+
+
+def test_without_data_it_is_refused(tmp_path: Path) -> None:
+    assert step(tmp_path, MODELS["small_cnn"](), "static_quantization")["outcome"] == "refused"
 
 
 def test_recurrent_layers_are_quantized_at_run_time_on_request(tmp_path: Path) -> None:
@@ -159,3 +153,30 @@ def test_nodes_that_bodies_read_come_before_them(tmp_path: Path) -> None:
     )
     result = step(tmp_path, model, "static_quantization", True)
     assert result["outcome"] == "ok", result["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "close"),
+    [
+        ("static_16bit", {}, 0.999),
+        ("static_16bit", {"activation_type": "QInt16", "weight_type": "QUInt8"}, 0.999),
+        ("static_w4", {}, 0.9),
+        ("static_w4", {"weight_type": "QUInt4", "activation_type": "QUInt16", "per_channel": True}, 0.95),
+    ],
+)
+def test_other_types_stay_close(tmp_path: Path, name: str, params: dict[str, Any], close: float) -> None:
+    model = MODELS["mlp"]()
+    result = step(tmp_path, model, name, True, **params)
+    assert result["outcome"] == "ok", result["message"]
+    assert max(entry.version for entry in saved(result).opset_import if entry.domain == "") >= 21
+    feeds = next(synthetic_feeds(model))
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > close
+
+
+@pytest.mark.parametrize("name", ["mlp", "small_cnn"])
+def test_the_cpu_computes_float8_with_graph_optimization(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]()
+    result = step(tmp_path, model, "fp8_quantization", True)
+    feeds = next(synthetic_feeds(model))
+    expected = outputs(model, tmp_path, feeds)[0]
+    assert cosine(expected, outputs(saved(result), tmp_path, feeds)[0]) > 0.99

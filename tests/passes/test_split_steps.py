@@ -19,7 +19,6 @@ from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.split import FOLDER, digest_files, is_split, write_files
 from autoopt.passes.execution import current_model
 from autoopt.passes.onnx_tools import graphs, large_models
-from autoopt.passes.quantize.pre_process import QuantPreProcess
 from autoopt.passes.runner import run
 from autoopt.passes.verification.equivalence import run_once
 
@@ -224,9 +223,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_split_model_is_prepared_as_the_tool_prepares_files(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_split_model_is_prepared_as_files_are(text: str, tmp_path: Path) -> None:
     weights = {"w": normal(WIDTH, WIDTH), "v": normal(WIDTH, WIDTH)}
     scalars = {name: np.array(value, np.float32) for name, value in (("root", 2**0.5), ("one", 1), ("half", 0.5))}
     signature = f"g (float[N, {WIDTH}] x) => (float[N, {WIDTH}] y)"
@@ -236,7 +233,6 @@ def test_a_split_model_is_prepared_as_the_tool_prepares_files(
     shared = tmp_path / FOLDER
     path, graph = source(tmp_path / "source", shared, model=model)
     (whole,) = steps(path, tmp_path / "whole", "quant_pre_process")
-    monkeypatch.setattr(QuantPreProcess, "_run_tool", None)  # it would load the weights
     (split,) = steps(graph, tmp_path / "out", "quant_pre_process", split_folder=shared)
     assert facts(split) == facts(whole)
     assert whole["outcome"] == "ok", whole["message"]

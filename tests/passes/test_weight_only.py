@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 from autoopt.passes.base import Refused, Retry
 from autoopt.passes.onnx_tools.graphs import attribute_values, walk_nodes
-from autoopt.passes.quantize.block_grid import BlockGrid
+from autoopt.passes.quantize.block_weights import BlockGrid
 from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
@@ -86,7 +86,7 @@ def test_matmuls_that_no_block_size_fits_are_excluded() -> None:
     assert isinstance(answer, Retry)
     assert answer.params == {"nodes_to_exclude": ["a"]}
     with pytest.raises(Refused, match="does not divide"):
-        WeightOnlyQuantization(algorithm="rtn", block_size=32).run(ir.from_proto(matmul(24)))
+        WeightOnlyQuantization(algorithm="rtn", block_size=32)(matmul(24))
 
 
 @pytest.mark.parametrize(
@@ -227,3 +227,12 @@ def test_a_table_that_no_block_divides_stays_in_float(tmp_path: Path) -> None:
         "Gather",
         "GatherBlockQuantized",
     }
+
+
+@pytest.mark.parametrize("kind", ["FP4", "NF4"])
+def test_quantizes_weights_to_4_bit_floats(tmp_path: Path, kind: str) -> None:
+    model = matmul(64, 2)
+    result = step(tmp_path, model, "bnb4_quantization", quant_type=kind)
+    assert "MatMulBnb4" in ops(saved(result))
+    feeds = next(synthetic_feeds(model))
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.95

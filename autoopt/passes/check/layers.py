@@ -12,6 +12,7 @@ from autoopt.model import io
 from autoopt.model.session import make_options
 from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
@@ -52,7 +53,7 @@ class LayerSensitivity(Pass):
     def run(self, model: ModelProto) -> None:
         from autoopt.passes.quantize.layer_errors import few_items, layer_ratios, output_ratios
 
-        refuse_weights(model)
+        refuse_weights(to_ir(model))
         ranking: list[dict[str, str | float]] = []
         self.context.reports["layer_sensitivity"] = {"ranking": ranking}
         if not largest_layers(model, self.layers):
@@ -62,7 +63,8 @@ class LayerSensitivity(Pass):
         static.context = self.context
         work = self.context.work
         with quiet():
-            prepared, ranges = static.calibrate(model)
+            prepared = to_proto(static.quantizable(to_ir(model)))
+            ranges = static.ranges(prepared)
             feeds = list(CalibrationReader(self.context, self.samples))
             layers = largest_layers(prepared, self.layers)
             others: dict[str, float] = {}

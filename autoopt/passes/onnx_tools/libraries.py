@@ -117,10 +117,10 @@ def rule_sets() -> dict[str, list[RewriteRule]]:
 
 
 @contextlib.contextmanager
-def _written(model: ModelProto, work: Path) -> Iterator[Path]:
-    """The model as a file, within the context; one that refers to weights is beside them."""
+def written(model: ModelProto, work: Path) -> Iterator[Path]:
+    """The model as a file, within the context; one that refers to weights is beside them, in the working directory."""
     if any(model_io.external_tensors(model)):
-        with beside_weights(model.SerializeToString(), Path.cwd()) as path:
+        with beside_weights(model.SerializeToString(deterministic=True), Path.cwd()) as path:
             yield path
     else:
         yield model_io.save(model, Path(tempfile.mkdtemp(dir=work)))
@@ -134,7 +134,7 @@ def loads(model: ModelProto, work: Path) -> bool:
     if is_large(model):
         return True
     try:
-        with quiet(), _written(model, work) as path:
+        with quiet(), written(model, work) as path:
             make_plain_session(path)
     except Exception:  # any exception type of the runtime
         return False

@@ -153,6 +153,13 @@ def ir_version_for(version: int) -> int:
     return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", version)]))
 
 
+def with_ort_domain(model: ir.Model) -> ir.Model:
+    """The model, with onnxruntime's domain imported if nodes use it, in place."""
+    if any(node.domain == ORT_DOMAIN for node in model.graph.all_nodes()):
+        model.opset_imports.setdefault(ORT_DOMAIN, 1)
+    return model
+
+
 def import_ort_domain(model: ModelProto) -> None:
     """Import onnxruntime's domain if nodes use it and the import is missing, in place. Some libraries forget it."""
     is_imported = any(entry.domain == ORT_DOMAIN for entry in model.opset_import)
@@ -174,6 +181,11 @@ def inline_functions(model: ModelProto) -> ModelProto:
     defaults = {(each.domain, each.name, each.overload): each.attribute_proto for each in model.functions}
     _state_defaults(model, defaults)
     return call_without_weights(_inlined, model)
+
+
+def with_inlined_functions(model: ir.Model) -> ir.Model:
+    """The model of onnx-ir, as `inline_functions`."""
+    return to_ir(inline_functions(to_proto(model))) if model.functions else model
 
 
 def _inlined(model: ModelProto) -> ModelProto:

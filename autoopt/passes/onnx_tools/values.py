@@ -1,8 +1,8 @@
-"""Values of onnx-ir models: the inputs that callers give, names, and other types for inputs and outputs."""
+"""Values of onnx-ir models: the inputs that callers give, tensors, names, and other types for inputs and outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from autoopt.errors import did_you_mean
 from autoopt.model.lazy_imports import ir
@@ -35,6 +35,29 @@ def find_values(names: Iterable[str], values: Iterable[ir.Value], kind: str = "i
             raise Refused(f"the model has no {kind} {name!r}; {hint}")
         found.append(present[name])
     return found
+
+
+def stored_tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
+    """Iterate over the weights and the tensors in attributes, those of bodies included."""
+    for graph in model.graphs():
+        yield from (value.const_value for value in graph.initializers.values() if value.const_value is not None)
+        for node in graph:
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    yield attribute.as_tensor()
+
+
+def name_nodes(model: ir.Model) -> None:
+    """Give every node a unique name, in place. Libraries that identify nodes by name lose unnamed ones."""
+    nodes = [node for graph in model.graphs() for node in graph]
+    original = {node.name for node in nodes}
+    assigned: set[str] = set()
+    for number, node in enumerate(nodes):
+        name = node.name or f"{node.op_type}_{number}"
+        while name in assigned or (name in original and name != node.name):
+            name += "_"
+        node.name = name
+        assigned.add(name)
 
 
 def taken_names(model: ir.Model) -> set[str]:

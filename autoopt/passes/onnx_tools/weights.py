@@ -6,17 +6,12 @@ Those in the bodies of If, Loop and Scan are brought to where libraries look for
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from autoopt.model.lazy_imports import convenience, ir, ir_passes, np, numpy_helper
-from autoopt.model.tensors import walk_graphs
-from autoopt.passes.base.conversion import to_ir, to_proto
+from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.onnx_tools.gemm import is_weight
-from autoopt.passes.onnx_tools.graphs import constant_names, has_subgraphs, new_name
+from autoopt.passes.onnx_tools.graphs import new_name
 from autoopt.passes.onnx_tools.values import taken_names
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
 
 SMALLEST_TIED: Final = 1024
 """Elements of the smallest weight that is worth a node."""
@@ -24,11 +19,12 @@ ROWS_AT_ONCE: Final = 4096
 """Rows of a matrix that are compared at once, which limits memory."""
 
 
-def is_transposed(one: TensorProto, other: TensorProto) -> bool:
-    """Tell if a matrix holds the values of another one, transposed."""
-    if len(one.dims) != 2 or one.data_type != other.data_type or list(one.dims) != list(other.dims)[::-1]:
+def is_transposed(one: ir.Value, other: ir.Value | None) -> bool:
+    """Tell if a weight holds the values of another one, a matrix, transposed."""
+    left, right = one.const_value, None if other is None else other.const_value
+    if left is None or right is None or left.dtype != right.dtype or len(left.shape) != 2:
         return False
-    return _has_same_values(numpy_helper.to_array(one), numpy_helper.to_array(other).T)
+    return list(left.shape) == list(right.shape)[::-1] and _has_same_values(left.numpy(), right.numpy().T)
 
 
 def tie_weights(model: ir.Model, smallest: int) -> bool:
@@ -103,16 +99,20 @@ def _view(value: ir.Value, other: ir.Value, op_type: str, taken: set[str]) -> ir
     return view
 
 
-def lift_constants(model: ModelProto) -> ModelProto:
-    """Store Constant nodes as weights, where quantizers look for them, in bodies too; returns the model.
+def has_bodies(model: ir.Model) -> bool:
+    """Tell if any node holds a graph, as If, Loop and Scan do."""
+    return any(True for _ in model.graph.subgraphs())
 
-    A model without bodies whose Constant nodes hold no matrix is returned as is.
+
+def lift_constants(model: ir.Model) -> None:
+    """Store Constant nodes as weights, where quantizers look for them, in place, in bodies too.
+
+    A model without bodies whose Constant nodes hold no matrix stays as it is.
     """
-    constants = [node.attribute for node in model.graph.node if node.op_type == "Constant"]
-    if not has_subgraphs(model) and not any(len(each.t.dims) > 1 for attributes in constants for each in attributes):
-        return model
-    lift = ir_passes.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
-    return to_proto(lift(to_ir(model)).model)
+    constants = [node.attributes.get("value") for node in model.graph if node.op_type == "Constant"]
+    holds_matrix = any(len(each.as_tensor().shape) > 1 for each in constants if each is not None)
+    if holds_matrix or has_bodies(model):
+        ir_passes.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)(model)
 
 
 def copy_weights_into_bodies(model: ir.Model, op_types: Collection[str]) -> None:
@@ -130,11 +130,9 @@ def copy_weights_into_bodies(model: ir.Model, op_types: Collection[str]) -> None
                     model.graph.initializers.pop(str(value.name), None)
 
 
-def weighted_nodes(model: ModelProto, op_types: Collection[str]) -> Iterator[NodeProto]:
+def weighted_nodes(model: ir.Model, op_types: Collection[str]) -> Iterator[ir.Node]:
     """Iterate over nodes of these types that read a fixed value, in bodies too."""
-    outer = constant_names(model.graph)
-    for graph in walk_graphs(model.graph):
-        fixed = outer | constant_names(graph)
-        for node in graph.node:
-            if node.op_type in op_types and fixed.intersection(node.input):
-                yield node
+    for node in model.graph.all_nodes():
+        values = [value for value in node.inputs if value is not None]
+        if node.op_type in op_types and any(convenience.get_const_tensor(value) is not None for value in values):
+            yield node

@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
 from autoopt.model.lazy_imports import helper, ir, np, numpy_helper, onnx
-from autoopt.model.tensors import names_of, plain_domain, tensors, walk_graphs
+from autoopt.model.tensors import bodies, names_of, plain_domain, tensors, walk_graphs
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
+    attribute_values,
+    defined_names,
     drop_weight_types,
     has_subgraphs,
     is_large,
@@ -29,7 +31,6 @@ from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.values import give_types
 from autoopt.passes.patches.float16_rounding import use_fast_rounding
-from autoopt.passes.precision.body_casts import move_casts, name_values_apart
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -127,10 +128,13 @@ def _separate_weights(model: ModelProto, op_types: Collection[str], names: Colle
     onnxconverter-common would leave these weights in float32 for all.
     """
     kept: list[NodeProto] = []
-    converted: list[NodeProto] = []
+    read: set[str] = set()
     for node in walk_nodes(model.graph):
-        (kept if node.op_type in op_types or node.name in names else converted).append(node)
-    shared = {name for node in kept for name in node.input} & {name for node in converted for name in node.input}
+        if node.op_type in op_types or node.name in names:
+            kept.append(node)
+        else:
+            read.update(node.input)
+    shared = read.intersection(name for node in kept for name in node.input)
     taken, renamed = value_names(model), {}
     for tensor in list(model.graph.initializer):
         if tensor.name in shared and tensor.data_type == onnx.TensorProto.FLOAT:
@@ -206,17 +210,11 @@ def _remove_round_trips(graph: GraphProto, original: set[str]) -> None:
         for index, name in enumerate(node.input):
             if name in casts:
                 node.input[index] = origin(name)
-    unread = _find_unread(graph, original)
-    while unread:
-        for node in unread:
-            graph.node.remove(node)
-        unread = _find_unread(graph, original)
-
-
-def _find_unread(graph: GraphProto, original: set[str]) -> list[NodeProto]:
-    """Nodes that are not in `original`, by name, and whose outputs have no reader."""
-    names = read_names(graph)
-    return [node for node in graph.node if node.name not in original and names.isdisjoint(node.output)]
+    count = 0
+    while count != len(graph.node):  # until all that is left is read
+        count, names = len(graph.node), read_names(graph)
+        used = [node for node in graph.node if node.name in original or not names.isdisjoint(node.output)]
+        replace_items(graph.node, used)
 
 
 def has_float32(model: ModelProto) -> bool:
@@ -228,10 +226,47 @@ def has_float32(model: ModelProto) -> bool:
 
 def computes_float16(model: ModelProto) -> bool:
     """Tell if any node except a cast reads a float16 input or weight, or the result of a cast to float16."""
-    half = {value.name for value in model.graph.input if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16}
+    kind = onnx.TensorProto.FLOAT16
+    half = {value.name for value in model.graph.input if value.type.tensor_type.elem_type == kind}
+    read: set[str] = set()
     for graph in walk_graphs(model.graph):
-        half.update(tensor.name for tensor in graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT16)
-    for node in walk_nodes(model.graph):
-        if node.op_type == "Cast" and any(attribute.i == onnx.TensorProto.FLOAT16 for attribute in node.attribute):
-            half.update(node.output)
-    return any(node.op_type != "Cast" and half.intersection(node.input) for node in walk_nodes(model.graph))
+        half.update(tensor.name for tensor in graph.initializer if tensor.data_type == kind)
+        for node in graph.node:
+            if node.op_type != "Cast":
+                read.update(node.input)
+            elif attribute_values(node).get("to") == kind:
+                half.update(node.output)
+    return not half.isdisjoint(read)
+
+
+def name_values_apart(model: ModelProto) -> None:
+    """Give values of different graphs different names, in place: the branches of an If may use the same ones."""
+    taken = value_names(model)
+    seen: set[str] = set()
+    for graph in walk_graphs(model.graph):
+        own = defined_names(graph) - {""}
+        for name in sorted(own & seen):
+            new = new_name(name, taken)
+            for inner in walk_graphs(graph):
+                rename_value(inner, name, new)
+                for item in (*inner.input, *inner.output, *inner.value_info):
+                    if item.name == name:
+                        item.name = new
+        seen |= own
+
+
+def move_casts(graph: GraphProto, original: set[str]) -> None:
+    """Move casts, in place, to the bodies that define what they read. Nodes in `original`, by name, stay.
+
+    The converters know values only by name, and put all casts into the main graph.
+    """
+    homes = {name: body for node in graph.node for body in bodies(node) for name in defined_names(body)}
+    moved = True
+    while moved:
+        moved = False
+        for node in list(graph.node):
+            if node.op_type == "Cast" and node.name not in original and node.input[0] in homes:
+                home = homes[node.output[0]] = homes[node.input[0]]
+                home.node.add().CopyFrom(node)
+                graph.node.remove(node)
+                moved = True

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Collection
+from typing import ClassVar, Final
 
-from autoopt.model.lazy_imports import ir, np, numpy_helper, onnx
-from autoopt.model.tensors import tensors, walk_graphs
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.contract import QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
-from autoopt.passes.onnx_tools.graphs import caller_inputs, op_counts, walk_nodes
-from autoopt.passes.onnx_tools.opsets import inline_functions
-from autoopt.passes.onnx_tools.values import give_types
+from autoopt.passes.onnx_tools.opsets import with_inlined_functions
+from autoopt.passes.onnx_tools.values import give_types, given_inputs, stored_tensors
 from autoopt.registry import Tolerance
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
 
 TYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype")
 """Attributes that name the type of a result."""
@@ -38,29 +32,21 @@ class Float32(Pass):
     converted: ClassVar[tuple[str, ...]] = ("FLOAT16", "BFLOAT16")
     """The types that become float32, by their names in onnx."""
 
-    def run(self, model: ModelProto) -> ir.Model | None:
-        model = inline_functions(model)
-        types = {onnx.TensorProto.DataType.Value(name) for name in self.converted}
-        inputs, outputs = _of_types(caller_inputs(model), types), _of_types(model.graph.output, types)
-        if not (inputs or outputs or any(tensor.data_type in types for tensor in tensors(model))):
+    def run(self, source: ir.Model) -> ir.Model | None:
+        model = with_inlined_functions(source)
+        types = {ir.DataType[name] for name in self.converted}
+        kinds: dict[str, ir.DataType] = {}
+        for value in (*given_inputs(model.graph), *model.graph.outputs):
+            if isinstance(value.type, ir.TensorType) and value.type.dtype in types:
+                kinds[str(value.name)] = value.type.dtype
+        if not kinds and not any(tensor.dtype in types for tensor in stored_tensors(model)):
             return None
-        if op_counts(model)["DequantizeLinear"]:
+        if any(node.op_type == "DequantizeLinear" for node in model.graph.all_nodes()):
             raise Refused("the model is quantized; dequantize turns it into a float model")
-        kinds = {value.name: ir.DataType(value.type.tensor_type.elem_type) for value in (*inputs, *outputs)}
-        for tensor in tensors(model):
-            if tensor.data_type in types:
-                _make_float32(tensor)
-        for node in walk_nodes(model.graph):
-            for attribute in node.attribute:
-                if attribute.name in TYPE_ATTRIBUTES and attribute.i in types:
-                    attribute.i = onnx.TensorProto.FLOAT
-        for graph in walk_graphs(model.graph):
-            del graph.value_info[:]
-            for value in _of_types((*graph.input, *graph.output), types):
-                value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        converted = to_ir(model)
-        give_types(converted, kinds)
-        return converted
+        for graph in model.graphs():
+            _convert(graph, types)
+        give_types(model, kinds)
+        return model
 
 
 class Float64ToFloat32(Float32):
@@ -76,14 +62,33 @@ class Float64ToFloat32(Float32):
     converted: ClassVar[tuple[str, ...]] = ("DOUBLE",)
 
 
-def _make_float32(tensor: onnx.TensorProto) -> None:
-    """Convert a tensor of another float type to float32, in place; only infinities become infinite."""
-    values = numpy_helper.to_array(tensor)
+def _convert(graph: ir.Graph, types: Collection[ir.DataType]) -> None:
+    """Turn the weights and constants of a graph, and what it declares of its values, to float32, in place."""
+    for value in (*graph.inputs, *graph.initializers.values(), *graph.outputs):
+        if value.const_value is not None and value.const_value.dtype in types:
+            value.const_value = _float32(value.const_value)
+        if isinstance(value.type, ir.TensorType) and value.type.dtype in types:
+            value.dtype = ir.DataType.FLOAT
+    for node in graph:
+        node.attributes.update({each.name: _converted(each, types) for each in node.attributes.values()})
+        for value in node.outputs:
+            if not value.is_graph_output():
+                value.type = value.shape = None
+
+
+def _converted(attribute: ir.Attr, types: Collection[ir.DataType]) -> ir.Attr:
+    """An attribute for float32, where it names another type or is a tensor of one."""
+    if attribute.name in TYPE_ATTRIBUTES and attribute.value in types:
+        return ir.AttrInt64(attribute.name, ir.DataType.FLOAT)
+    if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype in types:
+        return ir.AttrTensor(attribute.name, _float32(attribute.as_tensor()))
+    return attribute
+
+
+def _float32(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The tensor in float32; only infinities become infinite."""
+    values = tensor.numpy()
     if values.dtype == np.float64:
         largest = np.finfo(np.float32).max
         values = np.where(np.isinf(values), values, np.clip(values, -largest, largest))
-    tensor.CopyFrom(numpy_helper.from_array(values.astype("float32"), tensor.name))
-
-
-def _of_types(values: Iterable[ValueInfoProto], types: Collection[int]) -> list[ValueInfoProto]:
-    return [value for value in values if value.type.tensor_type.elem_type in types]
+    return ir.tensor(values.astype("float32"), name=tensor.name)

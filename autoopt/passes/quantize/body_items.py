@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from autoopt.model import io
-from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.model.session import make_plain_session
 from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import PassContext, Retry
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -108,24 +109,24 @@ class Body:
         opsets = list(self._outer.opset_import)
         return helper.make_model(graph, opset_imports=opsets, ir_version=self._outer.ir_version)
 
-    def replace(self, new: GraphProto) -> None:
-        """Take over nodes and weights of another form of the `model`, which is changed."""
-        weights = [tensor for tensor in new.initializer if tensor != self._weights.get(tensor.name)]
-        own_names = names_of(weights)
-        for node in new.node:
-            own_names.update(name for name in node.output if name)
-        renamed = {name: f"{self._name}/{name}" for name in own_names - defined_names(self._graph)}
+    def replace(self, new: ModelProto) -> None:
+        """Take over nodes, weights and domains of another form of the `model`, which is changed."""
+        weights = [tensor for tensor in new.graph.initializer if tensor != self._weights.get(tensor.name)]
+        made = names_of(weights).union(*(node.output for node in new.graph.node)) - {""}
+        renamed = {name: f"{self._name}/{name}" for name in made - defined_names(self._graph)}
         known_nodes = names_of(self._graph.node)
         for tensor in weights:
             tensor.name = renamed.get(tensor.name, tensor.name)
-        rename_inputs(walk_nodes(new), renamed)
-        for node in new.node:
+        rename_inputs(walk_nodes(new.graph), renamed)
+        for node in new.graph.node:
             node.output[:] = [renamed.get(name, name) for name in node.output]
             if node.name not in known_nodes:
                 node.name = f"{self._name}/{node.name}"
-        replace_items(self._graph.node, new.node)
+        replace_items(self._graph.node, new.graph.node)
         replace_items(self._graph.initializer, weights)
         del self._graph.value_info[:]
+        imported = {entry.domain for entry in self._outer.opset_import}
+        self._outer.opset_import.extend(entry for entry in new.opset_import if entry.domain not in imported)
 
 
 def quantize_bodies(
@@ -133,7 +134,7 @@ def quantize_bodies(
     layers: Collection[str],
     context: PassContext,
     limit: int,
-    quantize: Callable[[ModelProto, PassContext], ModelProto | Retry],
+    quantize: Callable[[ir.Model, PassContext], ModelProto | Retry],
 ) -> Retry | None:
     """Quantize the bodies of the main graph's nodes that hold weights, in place. Bodies that never run stay in float.
 
@@ -147,24 +148,21 @@ def quantize_bodies(
     Returns:
         The first request for other parameters.
     """
-    domains = {entry.domain: entry for entry in model.opset_import}
     for number, node in enumerate(model.graph.node):
-        has_layers = any(inner.op_type in layers for body in bodies(node) for inner in body.node)
-        if not is_standard(node) or node.op_type not in RUNS or not has_layers:
+        inner_types = {inner.op_type for body in bodies(node) for inner in body.node}
+        if not is_standard(node) or node.op_type not in RUNS or inner_types.isdisjoint(layers):
             continue
         work = context.work / f"bodies-{number}"
         feeds = CalibrationReader(context, limit or enough_items(context))
         for body in _bodies_with_items(model, node, feeds, work):
-            before = body.model()
+            before = to_ir(body.model())
             if not any(True for _ in weighted_nodes(before, layers)):
                 continue
             own_work = Path(tempfile.mkdtemp(dir=work))
             quantized = quantize(before, replace(context, work=own_work, calibration=body.feeds))
             if isinstance(quantized, Retry):
                 return quantized
-            body.replace(quantized.graph)
-            domains |= {entry.domain: entry for entry in quantized.opset_import if entry.domain not in domains}
-    replace_items(model.opset_import, list(domains.values()))
+            body.replace(quantized)
     _drop_unread_constants(model)
     return None
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from math import prod
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
-from autoopt.model.lazy_imports import np, numpy_helper, onnx
-from autoopt.model.tensors import names_of
+from autoopt.model import io
+from autoopt.model.lazy_imports import convenience, helper, ir, np, onnx
+from autoopt.model.session import make_plain_session
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.graphs import read_names, replace_items
-from autoopt.passes.onnx_tools.opsets import import_ort_domain
+from autoopt.passes.base.conversion import to_proto
+from autoopt.passes.onnx_tools.gemm import is_weight
+from autoopt.passes.onnx_tools.opsets import with_ort_domain
 from autoopt.passes.onnx_tools.weights import SMALLEST_TIED, tie_weights
-from autoopt.passes.quantize.block_grid import BlockGrid
+from autoopt.passes.quantize.block_weights import BlockGrid, channel_factors, compensated, nearest, spread_rows
 from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.passes.quantize.channel_scales import own_weight
+from autoopt.passes.quantize.channel_scales import InputScales, find_groups
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.embeddings import (
     FLOAT_BITS,
@@ -23,22 +25,33 @@ from autoopt.passes.quantize.embeddings import (
     HeadBits,
     last_products,
     quantize_tables,
+    returned_values,
     tied_tables,
 )
-from autoopt.passes.quantize.input_scales import InputScales, find_groups
+from autoopt.passes.quantize.layer_errors import run_values
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls, with_matmuls
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import Categorical
 from autoopt.target import Accelerator
+from autoopt.tuning import QUANTIZATION
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from autoopt.data.dataset import Feed
 
-ROWS: Final = 2048
-"""Rows of each input of a MatMul that are kept."""
+Key = TypeVar("Key")
 SENSITIVE_BITS: Final = 8
-COMPARED_ITEMS: Final = 8
-"""Items on which the model runs with each matrix rounded."""
+
+
+@dataclass
+class _Layer:
+    """A MatMul to quantize."""
+
+    node: ir.Node
+    bits: int
+    is_plain: bool
+    """True if its weights are also those of a table, and so are rounded to nearest."""
+    inputs: np.ndarray
+    """Rows of the value that it multiplies, (rows, inner)."""
 
 
 class CalibratedWeightQuantization(Pass):
@@ -83,127 +96,162 @@ class CalibratedWeightQuantization(Pass):
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
         return offer_for_cpu(parameter, accelerator)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, source: ir.Model) -> ir.Model | None:
         if not 0 <= self.sensitive_share <= 1:
             raise Refused(f"sensitive_share must be between 0 and 1, not {self.sensitive_share}")
-        model = with_matmuls(model, self.nodes_to_exclude)
-        weights = float_matrices(model)
-        products = weighted_matmuls(model, [model.graph], self.nodes_to_exclude)
-        nodes = [node for node in products if node.input[1] in weights]
+        model = with_matmuls(source, self.nodes_to_exclude)
+        products = weighted_matmuls([model.graph], self.nodes_to_exclude)
+        nodes = [node for node in products if has_own_matrix(node)]
         if not nodes:
             return None
-        tied = tied_tables(model, nodes) if self.embedding_bits else {}
-        bits = self._bits(model, nodes)
-        nodes = [node for node in nodes if bits[node.name] != FLOAT_BITS]
-        plain = {node.name for node in nodes if node.output[0] in tied.values()}
-        plain = {name for name in plain if bits[name] == self.embedding_bits}
-        inputs = self._inputs(model, nodes) if nodes else {}
+        tied = tied_tables(model, nodes)
+        layers = self._layers(model, nodes, tied)
         if self.algorithm in ("awq", "awq_gptq"):
-            scaled = {node.name for node in nodes if bits[node.name] == self.bits}
-            model = self._with_scaled_channels(model, inputs, scaled - plain)
-            names = {node.name for node in nodes}
-            nodes = [node for node in model.graph.node if node.name in names]
-        self._quantize(model, nodes, inputs, bits, plain)
-        if self.embedding_bits:
-            quantize_tables(model, self._grid(self.embedding_bits), tied, self.nodes_to_exclude)
+            self._scale_channels(model, layers)
+        self._quantize(model.graph, layers)
+        quantize_tables(model, self._grid(self.embedding_bits), tied, self.nodes_to_exclude)
         if self.head_bits == FLOAT_BITS:
-            whole = to_ir(model)
-            tie_weights(whole, SMALLEST_TIED)
-            model = to_proto(whole)
-        import_ort_domain(model)
-        return model
+            tie_weights(model, SMALLEST_TIED)
+        return with_ort_domain(model)
 
     def _grid(self, bits: int) -> BlockGrid:
         return BlockGrid(bits, self.block_size, self.is_symmetric)
 
-    def _bits(self, model: ModelProto, nodes: Sequence[NodeProto]) -> dict[str, int]:
-        """The bits of the weight of each node, by its name."""
-        head = {node.name for node in last_products(model, nodes)} if self.head_bits else set()
-        others = [node for node in nodes if node.name not in head]
-        sensitive = self._sensitive(model, others)
-        bits = dict.fromkeys(head, int(self.head_bits))
-        for node in others:
-            bits[node.name] = SENSITIVE_BITS if node.input[1] in sensitive else self.bits
-        return bits
+    def _layers(self, model: ir.Model, nodes: Sequence[ir.Node], tied: Mapping[str, str]) -> list[_Layer]:
+        """The products to quantize, without a head that stays in float."""
+        head = last_products(model, nodes) if self.head_bits else []
+        sensitive = self._sensitive(model, [node for node in nodes if node not in head])
+        bits: dict[ir.Node, int] = {}
+        for node in nodes:
+            bits[node] = SENSITIVE_BITS if node.inputs[1] in sensitive else self.bits
+        bits |= dict.fromkeys(head, int(self.head_bits))
+        kept = [node for node in nodes if bits[node] != FLOAT_BITS]
+        inputs = self._inputs(model, kept)
+        layers: list[_Layer] = []
+        for node in kept:
+            is_plain = node.outputs[0].name in tied.values() and bits[node] == self.embedding_bits
+            layers.append(_Layer(node, bits[node], is_plain, inputs[node.inputs[0]]))
+        return layers
 
-    def _sensitive(self, model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
-        """The names of the weights that get 8 bits."""
-        from autoopt.passes.quantize.bit_allocation import most_sensitive, rounding_noise
-
+    def _sensitive(self, model: ir.Model, nodes: Sequence[ir.Node]) -> set[ir.Value]:
+        """The weights that get 8 bits."""
         if self.sensitive_share == 0 or self.bits == SENSITIVE_BITS or not nodes:
             return set()
-        feeds = list(CalibrationReader(self.context, COMPARED_ITEMS))
-        noise = rounding_noise(model, nodes, self._grid(self.bits), feeds, self.context.work)
-        sizes = {tensor.name: prod(tensor.dims) for tensor in model.graph.initializer}
-        return most_sensitive(noise, sizes, self.sensitive_share)
+        matrices = {weight_of(node): matrix_of(node) for node in nodes}
+        feeds = list(CalibrationReader(self.context, QUANTIZATION.sensitivity_items))
+        noise = rounding_noise(model, matrices, self._grid(self.bits), feeds, self.context.work)
+        return most_sensitive(noise, {value: matrix.size for value, matrix in matrices.items()}, self.sensitive_share)
 
-    def _inputs(self, model: ModelProto, nodes: Sequence[NodeProto]) -> dict[str, np.ndarray]:
-        """Rows of the value that each node reads, (rows, inner), by the node's name."""
-        from autoopt.passes.quantize.activation_aware import spread_rows
-        from autoopt.passes.quantize.layer_errors import run_values
-
+    def _inputs(self, model: ir.Model, nodes: Sequence[ir.Node]) -> dict[ir.Value | None, np.ndarray]:
+        """Rows of each value that the nodes read, (rows, inner)."""
+        rows: dict[ir.Value | None, list[np.ndarray]] = {node.inputs[0]: [] for node in nodes}
+        if not rows:
+            return {}
+        names = {value: str(value.name) for value in rows if value is not None}
         reader = CalibrationReader(self.context, self.samples)
-        names = list(dict.fromkeys(node.input[0] for node in nodes))
-        rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        for values in run_values(model, names, reader, self.context.work):
-            for name in names:
-                rows[name].append(values[name].reshape(-1, values[name].shape[-1]))
-        joined = {name: spread_rows(np.concatenate(arrays), ROWS) for name, arrays in rows.items()}
-        return {node.name: joined[node.input[0]] for node in nodes}
+        for values in run_values(to_proto(model), names.values(), reader, self.context.work):
+            for value, name in names.items():
+                rows[value].append(values[name].reshape(-1, values[name].shape[-1]))
+        return {value: spread_rows(np.concatenate(arrays), QUANTIZATION.kept_rows) for value, arrays in rows.items()}
 
-    def _with_scaled_channels(
-        self, model: ModelProto, inputs: dict[str, np.ndarray], names: Collection[str]
-    ) -> ModelProto:
-        """The model with scaled inputs and weights of the nodes with these names and of those beside them."""
-        from autoopt.passes.quantize.activation_aware import channel_factors
-
-        scaled = to_ir(model)
-        scales = InputScales(scaled, insert=True)
-        for value, consumers in find_groups(scaled.graph).items():
-            rounded = [node for node in consumers if node.name in names]
+    def _scale_channels(self, model: ir.Model, layers: Sequence[_Layer]) -> None:
+        """Scale inputs and weights of the layers of few bits, and of those beside them, in place."""
+        by_node = {layer.node: layer for layer in layers}
+        scales = InputScales(model, insert=True)
+        for value, consumers in find_groups(model.graph).items():
+            beside = [by_node[node] for node in consumers if node in by_node]
+            rounded = [layer.node for layer in beside if layer.bits == self.bits and not layer.is_plain]
             if not rounded:
                 continue
-            rows = inputs[str(rounded[0].name)]
-            matrices = [matrix for node in rounded if (matrix := own_weight(node.inputs[1])) is not None]
-            factors = channel_factors(rows, matrices, self._grid(self.bits))
+            rows = beside[0].inputs
+            factors = channel_factors(rows, list(map(matrix_of, rounded)), self._grid(self.bits))
             if factors is not None and scales.move(value, consumers, factors):
-                for node in consumers:
-                    inputs[str(node.name)] = rows / factors
-        return to_proto(scaled)
+                for layer in beside:
+                    layer.inputs = rows / factors
 
-    def _quantize(
-        self,
-        model: ModelProto,
-        nodes: Sequence[NodeProto],
-        inputs: Mapping[str, np.ndarray],
-        bits: Mapping[str, int],
-        plain: Collection[str],
-    ) -> None:
-        """Replace the nodes by MatMulNBits, in place: with `bits` by name, the `plain` ones rounded to nearest."""
-        from autoopt.passes.quantize.activation_aware import compensated, nearest
-
-        round_matrix = nearest
-        if self.algorithm in ("gptq", "awq_gptq"):
-            round_matrix = compensated
-        matrices = float_matrices(model)
-        quantized: dict[str, NodeProto] = {}
-        for node in nodes:
-            grid, matrix = self._grid(bits[node.name]), matrices[node.input[1]]
-            is_plain = node.name in plain
-            weights = grid.quantized(matrix) if is_plain else round_matrix(inputs[node.name], matrix, grid)
-            quantized[node.name], tensors = weights.matmul(node, self.accuracy_level)
-            model.graph.initializer.extend(tensors)
-        replace_items(model.graph.node, [quantized.get(node.name, node) for node in model.graph.node])
-        read = read_names(model.graph)
-        remaining = [tensor for tensor in model.graph.initializer if tensor.name in read or tensor.name not in matrices]
-        replace_items(model.graph.initializer, remaining)
+    def _quantize(self, graph: ir.Graph, layers: Sequence[_Layer]) -> None:
+        """Replace the layers by MatMulNBits, in place."""
+        round_matrix = compensated if self.algorithm in ("gptq", "awq_gptq") else nearest
+        for layer in layers:
+            node, grid, weight, matrix = (
+                layer.node,
+                self._grid(layer.bits),
+                weight_of(layer.node),
+                matrix_of(layer.node),
+            )
+            rounded = grid.quantized(matrix) if layer.is_plain else round_matrix(layer.inputs, matrix, grid)
+            made = rounded.matmul(node, self.accuracy_level)
+            for value in made.inputs[1:]:
+                assert value is not None
+                graph.register_initializer(value)
+            convenience.replace_nodes_and_values(graph, node, [node], [made], node.outputs, made.outputs)
+            if not weight.uses() and not weight.is_graph_output():
+                graph.initializers.pop(str(weight.name), None)
 
 
-def float_matrices(model: ModelProto) -> dict[str, np.ndarray]:
-    """The float32 matrices of the main graph that callers cannot override, by name."""
-    inputs = names_of(model.graph.input)
-    matrices = {}
-    for tensor in model.graph.initializer:
-        if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2 and tensor.name not in inputs:
-            matrices[tensor.name] = numpy_helper.to_array(tensor)
-    return matrices
+def has_own_matrix(node: ir.Node) -> bool:
+    """Tell if a MatMul multiplies with a float32 matrix that callers cannot override."""
+    weight = weight_of(node)
+    tensor = weight.const_value if is_weight(weight) else None
+    return tensor is not None and tensor.dtype == ir.DataType.FLOAT and len(tensor.shape) == 2
+
+
+def weight_of(node: ir.Node) -> ir.Value:
+    """What a MatMul multiplies with."""
+    weight = node.inputs[1]
+    assert weight is not None
+    return weight
+
+
+def matrix_of(node: ir.Node) -> np.ndarray:
+    """The matrix that a MatMul with a fixed one multiplies with."""
+    tensor = weight_of(node).const_value
+    assert tensor is not None
+    return np.asarray(tensor.numpy())
+
+
+def rounding_noise(
+    model: ir.Model,
+    matrices: Mapping[ir.Value, np.ndarray],
+    grid: BlockGrid,
+    feeds: Sequence[Feed],
+    work: Path,
+) -> dict[ir.Value, float]:
+    """Noise of the outputs relative to their power with only one of these weights of the model rounded.
+
+    Outputs that hold a decoder's cache do not count. The weights are inputs of one session, so that it loads once.
+    """
+    open_model = to_proto(model)
+    for value, matrix in matrices.items():
+        name, kind = str(value.name), onnx.TensorProto.FLOAT
+        open_model.graph.input.append(helper.make_tensor_value_info(name, kind, matrix.shape))
+    session = make_plain_session(io.save(open_model, work / "open"))
+    outputs = [str(value.name) for value in returned_values(model)]
+    exact = [session.run(outputs, dict(feed)) for feed in feeds]
+    noise = {}
+    for value, matrix in matrices.items():
+        weight = {str(value.name): grid.rounded(matrix)}
+        noisy = [session.run(outputs, {**feed, **weight}) for feed in feeds]
+        noise[value] = float(np.mean([_relative_noise(*pair) for pair in zip(noisy, exact, strict=True)]))
+    return noise
+
+
+def _relative_noise(noisy: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> float:
+    """Mean over the outputs of one item."""
+    ratios = []
+    for values, others in zip(noisy, exact, strict=True):
+        # An output of zeros has no power: any noise in it counts as very large.
+        power = np.square(others, dtype=np.float64).sum()
+        ratios.append(np.square(np.subtract(values, others, dtype=np.float64)).sum() / max(power, 1e-30))
+    return float(np.mean(ratios))
+
+
+def most_sensitive(noise: Mapping[Key, float], sizes: Mapping[Key, int], share: float) -> set[Key]:
+    """Choose the weights with the most noise for their size, up to a share (0 to 1) of the size of all of them."""
+    remaining = share * sum(sizes[weight] for weight in noise)
+    chosen = set()
+    for weight in sorted(noise, key=lambda weight: -noise[weight] / sizes[weight]):
+        if sizes[weight] <= remaining:
+            chosen.add(weight)
+            remaining -= sizes[weight]
+    return chosen

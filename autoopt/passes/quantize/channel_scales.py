@@ -1,20 +1,30 @@
-"""Factors moved between the channels of neighbouring layers, so that each channel uses the 8 bits it is given.
+"""Factors moved between the channels of values and layers, so that each channel uses the bits it is given.
 
-Layers are Conv, Gemm and MatMul with float weights of their own. All factors are powers of two: the rewritten model
-computes the same floats.
+Layers are Conv, Gemm and MatMul with float weights of their own. With factors that are powers of two, the rewritten
+model computes the same floats.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.onnx_tools.gemm import is_weight
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, new_name
+from autoopt.passes.onnx_tools.values import taken_names
 
 LARGEST_EXPONENT: Final = 12
 """Factors stay between 2^-12 and 2^12."""
+SCALES: Final = {
+    "LayerNormalization": (1, 3),
+    "RMSNormalization": (1, 2),
+    "SimplifiedLayerNormalization": (1, 2),
+    "SkipLayerNormalization": (2, 4),
+    "SkipSimplifiedLayerNormalization": (2, 3),
+}
+"""Operator -> the first of the inputs that together scale the channels of its first output, and the one behind them."""
 
 
 def powers_of_two(factors: np.ndarray) -> np.ndarray:
@@ -52,35 +62,32 @@ def channel_axes(node: ir.Node) -> ChannelAxes | None:
         return None
     if node.op_type == "Conv":
         groups = node.attributes.get_int("group", 1)
-        is_depthwise = groups == weight.shape[0] and weight.shape[1] == 1
         if groups == 1:
             return ChannelAxes(1, 0)
-        return ChannelAxes(0 if is_depthwise else None, 0)
+        return ChannelAxes(0 if weight.shape[:2] == (groups, 1) else None, 0)
     if weight.ndim != 2 or node.attributes.get_int("transA", 0):
         return None
-    return ChannelAxes(1, 0) if node.attributes.get_int("transB", 0) else ChannelAxes(0, 1)
+    turned = node.attributes.get_int("transB", 0)
+    return ChannelAxes(turned, 1 - turned)
 
 
 def input_ranges(node: ir.Node) -> np.ndarray | None:
     """The largest absolute weight of each input channel of a layer; None if the axis of the channels is unknown."""
     axes = channel_axes(node)
-    if axes is None or axes.inputs is None:
-        return None
-    return _ranges(node.inputs[1], axes.inputs)
+    return None if axes is None else _ranges(node, axes.inputs)
 
 
 def output_ranges(node: ir.Node) -> np.ndarray | None:
     """The largest absolute weight of each output channel of a layer; None for any other node."""
     axes = channel_axes(node)
-    if axes is None:
+    return None if axes is None else _ranges(node, axes.outputs)
+
+
+def _ranges(node: ir.Node, axis: int | None) -> np.ndarray | None:
+    weight = own_weight(node.inputs[1])
+    if weight is None or axis is None:
         return None
-    return _ranges(node.inputs[1], axes.outputs)
-
-
-def _ranges(value: ir.Value | None, axis: int) -> np.ndarray:
-    weight = own_weight(value)
-    assert weight is not None, "a layer has weights"
-    return np.asarray(np.abs(weight).max(axis=tuple(other for other in range(weight.ndim) if other != axis)))
+    return np.asarray(np.abs(np.moveaxis(weight, axis, 0)).reshape(weight.shape[axis], -1).max(axis=1))
 
 
 def scale(value: ir.Value | None, factors: np.ndarray, axis: int = 0) -> None:
@@ -120,3 +127,86 @@ def only_consumer(value: ir.Value) -> ir.Node | None:
 def is_local(value: ir.Value) -> bool:
     """Tell if only nodes of the graph of a value read it."""
     return not value.is_graph_output() and all(use.node.graph is value.graph for use in value.uses())
+
+
+def find_groups(graph: Iterable[ir.Node]) -> dict[ir.Value, list[ir.Node]]:
+    """Find the values that MatMul and Gemm with weights of their own read, each with those nodes."""
+    groups: dict[ir.Value, list[ir.Node]] = {}
+    for node in graph:
+        value = node.inputs[0] if node.op_type in ("MatMul", "Gemm") else None
+        if value is not None and input_ranges(node) is not None:
+            groups.setdefault(value, []).append(node)
+    return groups
+
+
+class InputScales:
+    """Moves factors into weights. The node that computes the input, or a new Mul with `insert`, takes their inverse."""
+
+    def __init__(self, model: ir.Model, insert: bool) -> None:
+        self._graph = model.graph
+        self._insert = insert
+        self._first = model.graph[0]
+        self._names = taken_names(model)
+
+    def move(self, value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> bool:
+        """Scale the weights of these layers by input channel and divide the value; False if that is impossible."""
+        if not _absorb(value, consumers, 1 / factors):
+            if not self._insert:
+                return False
+            self._multiply(value, consumers, 1 / factors)
+        for node in consumers:
+            scale_inputs(node, factors)
+        return True
+
+    def _multiply(self, value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> None:
+        scaled = new_name(f"{value.name}_scaled", self._names)
+        name = new_name(f"{value.name}_factors", self._names)
+        tensor = ir.tensor(factors.astype(np.float32), name=name)
+        constant = ir.Value(name=name, const_value=tensor)
+        self._graph.register_initializer(constant)
+        product = ir.node("Mul", [value, constant], name=scaled)
+        product.outputs[0].name = scaled
+        maker = value.producer()
+        if maker is None:
+            self._graph.insert_before(self._first, product)
+        else:
+            self._graph.insert_after(maker, product)
+        for consumer in consumers:
+            consumer.replace_input_with(0, product.outputs[0])
+
+
+def _absorb(value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> bool:
+    """Scale the weights of the node that computes a value; False if it has none or others read the value."""
+    node, readers = value.producer(), {use.node for use in value.uses()}
+    if node is None or node.outputs[0] is not value or not is_local(value) or len(readers) != len(consumers):
+        return False
+    if node.op_type == "Mul":
+        return any(_scale_channels(factor, factors) for factor in node.inputs)
+    first, end = SCALES.get(node.op_type, (0, 0))
+    weights = [weight for weight in node.inputs[first:end] if weight is not None]
+    # Nothing may change unless all of them can.
+    if not weights or not all(_is_vector(weight, factors) for weight in weights):
+        return False
+    for weight in weights:
+        scale(weight, factors)
+    return True
+
+
+def _is_vector(value: ir.Value | None, factors: np.ndarray) -> bool:
+    array = own_weight(value)
+    return array is not None and array.shape == factors.shape
+
+
+def _scale_channels(value: ir.Value | None, factors: np.ndarray) -> bool:
+    """Multiply a weight with one element for each channel, or the weights of the MatMul that computes a value."""
+    if _is_vector(value, factors):
+        scale(value, factors)
+        return True
+    node = None if value is None else value.producer()
+    if value is None or node is None or node.op_type != "MatMul" or only_consumer(value) is None:
+        return False
+    ranges = output_ranges(node)
+    if ranges is None or ranges.shape != factors.shape:
+        return False
+    scale_outputs(node, factors)
+    return True

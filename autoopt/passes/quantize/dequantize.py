@@ -11,6 +11,7 @@ from autoopt.passes.base import Pass
 from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.quantize.block_weights import block_matrix, dequantized, unpacked_table
 from autoopt.passes.quantize.float_counterparts import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
@@ -19,7 +20,6 @@ from autoopt.passes.quantize.float_counterparts import (
     is_constant,
     known,
 )
-from autoopt.passes.quantize.stored_weights import block_matrix, dequantized, unpacked_table
 
 Inputs: TypeAlias = "Sequence[ir.Value | None]"
 """Inputs of a node, followed by None."""

@@ -5,29 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.lazy_imports import ir, onnx
-from autoopt.model.tensors import tensors
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir, to_proto
+from autoopt.passes.base.conversion import to_proto
 from autoopt.passes.onnx_tools.gemm import split_gemms
-from autoopt.passes.onnx_tools.graphs import (
-    attribute_values,
-    constant_names,
-    drop_weight_types,
-    has_subgraphs,
-    is_large,
-    is_standard,
-    name_nodes,
-    op_counts,
-    replace_items,
-    sort_nodes,
-    walk_nodes,
-)
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, drop_weight_types, is_large, sort_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain, inline_functions
-from autoopt.passes.onnx_tools.weights import copy_weights_into_bodies, lift_constants, weighted_nodes
+from autoopt.passes.onnx_tools.opsets import import_ort_domain, raised, with_inlined_functions
+from autoopt.passes.onnx_tools.values import name_nodes, stored_tensors
+from autoopt.passes.onnx_tools.weights import copy_weights_into_bodies, has_bodies, lift_constants, weighted_nodes
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
-from autoopt.passes.quantize.ort_quantizer import accept_quantized, refuse_weights, separate_uses_of_weights
+from autoopt.passes.quantize.ort_quantizer import (
+    accept_quantized,
+    count_integer_ops,
+    empty_products,
+    refuse_weights,
+    separate_uses_of_weights,
+)
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -50,7 +44,7 @@ class DynamicQuantization(Pass):
     and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 9
+    version = 10
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -79,52 +73,53 @@ class DynamicQuantization(Pass):
         return offer_for_cpu(parameter, accelerator)
 
     def run(self, source: ir.Model) -> ModelProto | Retry | None:
-        model = inline_functions(to_proto(source))
+        model = with_inlined_functions(source)
         if not self._has_quantizable_weights(model):
             return None
         refuse_weights(model)
-        kinds = {tensor.data_type for tensor in tensors(model)}
-        if onnx.TensorProto.FLOAT not in kinds:
-            if kinds.isdisjoint((onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)):
+        kinds = {tensor.dtype for tensor in stored_tensors(model)}
+        if ir.DataType.FLOAT not in kinds:
+            if kinds.isdisjoint((ir.DataType.FLOAT16, ir.DataType.BFLOAT16)):
                 return None
             raise Refused("the model computes in 16-bit floats; float32 converts it")
-        before = op_counts(model)
-        opset = 11
-        if self.per_channel:
-            opset = 13  # DequantizeLinear has an axis from opset 13 on
-        prepared = lift_constants(at_least_opset(model, opset))
-        with_bodies = self.bodies and has_subgraphs(prepared)
+        # DequantizeLinear has an axis from opset 13 on
+        prepared = raised(model, 13 if self.per_channel else 11)
+        lift_constants(prepared)
+        with_bodies = self.bodies and has_bodies(prepared)
         if with_bodies:
-            products = to_ir(prepared)
-            copy_weights_into_bodies(products, ["LSTM"])
-            prepared = to_proto(products)
+            copy_weights_into_bodies(prepared, ["LSTM"])
         separate_uses_of_weights(prepared, self.per_channel, as_values=False)
-        _drop_equal_sizes(prepared)
-        products = to_ir(prepared)
-        split_gemms(products)  # onnxruntime would transpose a shared weight once per Gemm
-        prepared = to_proto(products)
+        excluded = self._excluded(prepared)
+        split_gemms(prepared)  # onnxruntime would transpose a shared weight once per Gemm
+        before = count_integer_ops(prepared.graph.all_nodes())
         try:
-            quantized = self._quantize(prepared, with_bodies)
+            quantized = self._quantize(to_proto(prepared), excluded, with_bodies)
         except Exception as error:  # onnxruntime raises AttributeError and others on bodies that it cannot quantize
             if not with_bodies:
                 raise
             return Retry(f"the bodies of If, Loop and Scan stay in float: {error!r}", {"bodies": False})
         import_ort_domain(quantized)
-        quantized = sort_nodes(quantized)  # the quantizer adds nodes that bodies read behind those
-        return accept_quantized(before, quantized)
+        return accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
 
-    def _quantize(self, model: ModelProto, with_bodies: bool) -> ModelProto:
+    def _excluded(self, model: ir.Model) -> list[str]:
+        """The names of the nodes to leave as they are; sizes that make onnxruntime leave an Attention go, in place."""
+        excluded = list(self.nodes_to_exclude)
+        # onnxruntime splits what is left of Gemm into a MatMul with a name of its own and an Add.
+        excluded += [f"{node.name}_MatMul" for node in model.graph if node.op_type == "Gemm" and node.name in excluded]
+        name_nodes(model)
+        excluded += empty_products(model)
+        for node in model.graph.all_nodes():
+            if node.op_type == "Attention" and node.domain in DEFAULT_DOMAINS:  # onnxruntime takes it for its own
+                excluded.append(str(node.name))
+            elif node.op_type == "Attention" and len(set(node.attributes.get_ints(SIZES, (0, 1)))) == 1:
+                del node.attributes[SIZES]
+        return excluded
+
+    def _quantize(self, model: ModelProto, excluded: list[str], with_bodies: bool) -> ModelProto:
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         from autoopt.passes.patches.ort_quantizers import lean_quantizers
 
-        # onnxruntime splits what is left of Gemm into a MatMul with a name of its own and an Add.
-        gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}
-        excluded = [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
-        attention = [node for node in walk_nodes(model.graph) if node.op_type == "Attention" and is_standard(node)]
-        if attention:  # which onnxruntime takes for its own
-            name_nodes(model)
-            excluded += [node.name for node in attention]
         drop_weight_types(model)
         target = self.context.work / "dynamic.onnx"
         with quiet(), lean_quantizers(target) as quantized:
@@ -146,19 +141,9 @@ class DynamicQuantization(Pass):
             )
         return quantized.load()
 
-    def _has_quantizable_weights(self, model: ModelProto) -> bool:
+    def _has_quantizable_weights(self, model: ir.Model) -> bool:
         op_types = set(self.op_types or DYNAMIC_OPS)
         op_types.discard("Transpose")  # has no weights; onnxruntime quantizes it only between integer operators
         if "MatMul" in op_types:
             op_types.add("Gemm")
-        if self.bodies:
-            return any(True for _ in weighted_nodes(model, op_types))
-        constants = constant_names(model.graph)
-        return any(node.op_type in op_types and constants.intersection(node.input) for node in model.graph.node)
-
-
-def _drop_equal_sizes(model: ModelProto) -> None:
-    """Drop the sizes of query, key and value where they are equal, in place: onnxruntime leaves Attention with them."""
-    for node in walk_nodes(model.graph):
-        if node.op_type == "Attention" and len(set(attribute_values(node).get(SIZES, (0, 1)))) == 1:
-            replace_items(node.attribute, [item for item in node.attribute if item.name != SIZES])
+        return any(self.bodies or node.graph is model.graph for node in weighted_nodes(model, op_types))

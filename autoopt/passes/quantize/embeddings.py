@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from autoopt.data.decoder import decoder_of
-from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.model.lazy_imports import convenience, ir, np
 from autoopt.model.roles import input_roles
-from autoopt.model.tensors import by_name, names_of
-from autoopt.passes.onnx_tools.graphs import (
-    ORT_DOMAIN,
-    attribute_values,
-    is_standard,
-    new_name,
-    producers,
-    read_names,
-    replace_items,
-    value_names,
-)
+from autoopt.passes.onnx_tools.gemm import is_weight
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, ORT_DOMAIN, new_name
+from autoopt.passes.onnx_tools.values import taken_names
 from autoopt.passes.onnx_tools.weights import is_transposed
-from autoopt.passes.quantize.block_grid import BlockGrid
+from autoopt.passes.quantize.block_weights import BlockGrid
 
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
-
+FLOATS: Final = (1, 10)
+"""Type codes of tables: float32 and float16."""
 FLOAT_BITS: Final = 32
 EmbeddingBits: TypeAlias = Annotated[
     Literal[0, 2, 4, 8],
@@ -46,163 +36,142 @@ ROWS_AT_ONCE: Final = 4096
 """Rows of a table that are rounded at once, which limits memory."""
 
 
-def returned_values(model: ModelProto) -> list[str]:
+def returned_values(model: ir.Model) -> list[ir.Value]:
     """The outputs of a model without those that hold a decoder's cache."""
     from autoopt.data.sources.synthetic import input_spec
 
-    names = [value.name for value in model.graph.output]
-    decoder = decoder_of(input_roles(map(input_spec, model.graph.input)))
-    cache = decoder.outputs(names) if decoder is not None else {}
-    return [name for name in names if name not in cache] or names
+    inputs = [input_spec(ir.serde.serialize_value(value)) for value in model.graph.inputs]
+    outputs = {str(value.name): value for value in model.graph.outputs}
+    decoder = decoder_of(input_roles(inputs))
+    cache = decoder.outputs(list(outputs)) if decoder is not None else {}
+    return [value for name, value in outputs.items() if name not in cache] or list(outputs.values())
 
 
-def last_products(model: ModelProto, products: Sequence[NodeProto]) -> list[NodeProto]:
+def last_products(model: ir.Model, products: Sequence[ir.Node]) -> list[ir.Node]:
     """Those of the `products` whose results a model returns, but for a bias, a scale, a softmax and the like."""
-    made_by = producers(model.graph)
-    weights = names_of(model.graph.initializer)
-    reached: set[str] = set()
-    names = returned_values(model)
-    while names:
-        name = names.pop()
-        node = made_by.get(name)
+    reached: set[ir.Node] = set()
+    nodes = [value.producer() for value in returned_values(model)]
+    while nodes:
+        node = nodes.pop()
         if node is None:
             continue
-        reached.add(name)
-        computed = [value for value in node.input if value and value not in weights]
-        if node.op_type in ELEMENTWISE and is_standard(node) and len(computed) == 1:
-            names += computed
-    return [node for node in products if node.output[0] in reached]
+        reached.add(node)
+        computed = [value for value in node.inputs if value is not None and not value.is_initializer()]
+        if node.op_type in ELEMENTWISE and node.domain in DEFAULT_DOMAINS and len(computed) == 1:
+            nodes.append(computed[0].producer())
+    return [node for node in products if node in reached]
 
 
-def table_reads(graph: GraphProto, excluded: Collection[str] = ()) -> Iterator[tuple[NodeProto, TensorProto]]:
+def table_reads(graph: ir.Graph, excluded: Collection[str] = ()) -> Iterator[tuple[ir.Node, ir.Value]]:
     """Yield each Gather of rows of a fixed float table, with the table, except for the nodes with `excluded` names."""
-    weights = by_name(graph.initializer)
-    inputs = names_of(graph.input)
-    for node in graph.node:
-        if node.op_type != "Gather" or not is_standard(node) or node.name in excluded:
+    for node in graph:
+        table = node.inputs[0] if node.op_type == "Gather" and node.domain in DEFAULT_DOMAINS else None
+        if table is None or node.name in excluded or not is_weight(table) or node.attributes.get_int("axis", 0) != 0:
             continue
-        table = weights.get(node.input[0])
-        if table is None or table.name in inputs or attribute_values(node).get("axis", 0) != 0:
-            continue
-        if len(table.dims) == 2 and table.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
+        tensor = table.const_value if table.graph is graph else None
+        if tensor is not None and len(tensor.shape) == 2 and tensor.dtype in FLOATS:
             yield node, table
 
 
-def tied_tables(model: ModelProto, products: Sequence[NodeProto]) -> dict[str, str]:
-    """Name of a table -> the result of one of the `products` (MatMul) whose weight is the table transposed."""
-    weights = by_name(model.graph.initializer)
+def tied_tables(model: ir.Model, products: Sequence[ir.Node]) -> dict[str, str]:
+    """Name of a table -> that of the result of one of the `products` (MatMul) whose weight is the table transposed."""
     tied: dict[str, str] = {}
     for _, table in table_reads(model.graph):
         for node in products:
-            weight = weights.get(node.input[1])
-            if table.name not in tied and weight is not None and is_transposed(table, weight):
-                tied[table.name] = node.output[0]
+            if is_transposed(table, node.inputs[1]):
+                tied.setdefault(str(table.name), str(node.outputs[0].name))
     return tied
 
 
-def quantize_tables(
-    model: ModelProto, grid: BlockGrid, tied: Mapping[str, str], excluded: Collection[str] = ()
-) -> None:
+def quantize_tables(model: ir.Model, grid: BlockGrid, tied: Mapping[str, str], excluded: Collection[str] = ()) -> None:
     """Quantize the tables that Gather reads (GatherBlockQuantized), in place.
 
     `tied` are those of `tied_tables`, by now perhaps products with weights in blocks. A table that is tied to one with
     the bits and blocks of the grid reads its weights. A block size that does not divide the columns of a table is
-    halved until it does; a table that none divides stays in float.
+    halved until it does; a table that none divides stays in float. With a grid of 0 bits, all do.
     """
-    writer = _TableWriter(model, grid, tied)
-    tables = {node.output[0]: table for node, table in table_reads(model.graph, excluded)}
-    nodes = [writer.replaced(node, tables.get(node.output[0])) for node in model.graph.node]
-    replace_items(model.graph.node, [*writer.views, *nodes])
-    unused = names_of(tables.values()) - read_names(model.graph)
-    replace_items(model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name not in unused])
+    if not grid.bits:
+        return
+    graph, taken = model.graph, taken_names(model)
+    makers = {str(value.name): node for node in graph for value in node.outputs}
+    tables: dict[ir.Value, _BlockTable | None] = {}
+    for node, table in list(table_reads(graph, excluded)):
+        if table not in tables:
+            product = makers.get(tied.get(str(table.name), ""))
+            shared = None if product is None else _shared(graph, table, product, grid, taken)
+            tables[table] = shared or _made(graph, table, grid, taken)
+        blocks = tables[table]
+        if blocks is None:
+            continue
+        attributes = {"bits": grid.bits, "block_size": blocks.block_size, "gather_axis": 0, "quantize_axis": 1}
+        inputs = [blocks.levels, node.inputs[1], blocks.scales, *blocks.zero_points]
+        read = ir.node("GatherBlockQuantized", inputs, attributes, domain=ORT_DOMAIN, name=node.name)
+        convenience.replace_nodes_and_values(graph, node, [node], [read], node.outputs, read.outputs)
+        if not table.uses() and not table.is_graph_output():
+            graph.initializers.pop(str(table.name), None)
 
 
 @dataclass(frozen=True)
 class _BlockTable:
-    """A quantized table: the names of its weights, in the order of the node's inputs, and the block size."""
+    """A quantized table."""
 
-    levels: str
-    scales: str
-    zero_points: str
+    levels: ir.Value
+    scales: ir.Value
+    zero_points: list[ir.Value]
+    """One value or none."""
     block_size: int
 
 
-class _TableWriter:
-    """Writes the nodes that read quantized tables; each table is quantized once."""
+def _shared(graph: ir.Graph, table: ir.Value, product: ir.Node, grid: BlockGrid, taken: set[str]) -> _BlockTable | None:
+    """The weights of the product that a table is tied to, if they are in the blocks of the grid."""
+    levels, scales, zero_points, groups = [*product.inputs[1:], None, None, None][:4]
+    if product.op_type != "MatMulNBits" or groups is not None or levels is None or scales is None:
+        return None
+    bits, size = product.attributes.get_int("bits", 4), product.attributes.get_int("block_size")
+    if (bits, size) != (grid.bits, grid.block_size) or product.attributes.get_int("K") % size:
+        return None
+    points = [] if zero_points is None else [zero_points]
+    if points and _tensor(points[0]).dtype != ir.DataType.UINT8:
+        return None
+    rows = _tensor(table).shape[0]
+    for value in (scales, *points):  # the product takes them in two dimensions too
+        value.const_value = ir.tensor(_tensor(value).numpy().reshape(rows, -1), name=value.name)
+    shape = _weight(graph, f"{table.name}_shape", np.array([rows, -1]), taken)
+    name = new_name(f"{table.name}_Q{bits}", taken)
+    view = ir.node("Reshape", [levels, shape], name=name)
+    view.outputs[0].name = name
+    graph.insert_before(graph[0], view)
+    return _BlockTable(view.outputs[0], scales, points, size)
 
-    def __init__(self, model: ModelProto, grid: BlockGrid, tied: Mapping[str, str]) -> None:
-        self._graph = model.graph
-        self._grid = grid
-        self._names = value_names(model)
-        self._weights = by_name(model.graph.initializer)
-        makers = producers(model.graph)
-        self._products = {table: makers[name] for table, name in tied.items() if name in makers}
-        self._tables: dict[str, _BlockTable | None] = {}
-        self.views: list[NodeProto] = []
-        """Nodes that give weights of products the shape of a table."""
 
-    def replaced(self, node: NodeProto, table: TensorProto | None) -> NodeProto:
-        """The node that reads the quantized table; the node itself if there is none."""
-        if table is None:
-            return node
-        if table.name not in self._tables:
-            self._tables[table.name] = self._shared(table) or self._made(table)
-        blocks = self._tables[table.name]
-        if blocks is None:
-            return node
-        names = [blocks.levels, node.input[1], blocks.scales, blocks.zero_points]
-        return helper.make_node(
-            "GatherBlockQuantized",
-            names if blocks.zero_points else names[:3],
-            list(node.output),
-            name=node.name,
-            domain=ORT_DOMAIN,
-            bits=self._grid.bits,
-            block_size=blocks.block_size,
-            gather_axis=0,
-            quantize_axis=1,
-        )
+def _tensor(weight: ir.Value) -> ir.TensorProtocol:
+    assert weight.const_value is not None
+    return weight.const_value
 
-    def _shared(self, table: TensorProto) -> _BlockTable | None:
-        """The weights of the product that the table is tied to, if they are in the blocks of the grid."""
-        product = self._products.get(table.name)
-        if product is None or product.op_type != "MatMulNBits":
-            return None
-        settings = attribute_values(product)
-        levels, scales, zero_points, groups = [*product.input[1:], "", "", ""][:4]
-        if groups or (settings.get("bits", 4), settings["block_size"]) != (self._grid.bits, self._grid.block_size):
-            return None
-        is_packed = not zero_points or self._weights[zero_points].data_type == onnx.TensorProto.UINT8
-        if settings["K"] % self._grid.block_size or not is_packed:
-            return None
-        # The product takes scales and zero points in two dimensions too.
-        rows = table.dims[0]
-        for name in filter(None, (scales, zero_points)):
-            tensor = self._weights[name]
-            tensor.dims[:] = [rows, prod(tensor.dims) // rows]
-        shape = numpy_helper.from_array(np.array([rows, -1]), new_name(f"{table.name}_shape", self._names))
-        self._graph.initializer.append(shape)
-        view = new_name(f"{table.name}_Q{self._grid.bits}", self._names)
-        self.views.append(helper.make_node("Reshape", [levels, shape.name], [view], name=view))
-        return _BlockTable(view, scales, zero_points, self._grid.block_size)
 
-    def _made(self, table: TensorProto) -> _BlockTable | None:
-        size = self._grid.block_size
-        while size >= SMALLEST_BLOCK and table.dims[1] % size:
-            size //= 2
-        if size < SMALLEST_BLOCK:
-            return None
-        grid = replace(self._grid, block_size=size)
-        matrix = numpy_helper.to_array(table)
-        parts: list[dict[str, np.ndarray]] = []
-        for row in range(0, len(matrix), ROWS_AT_ONCE):
-            rows = matrix[row : row + ROWS_AT_ONCE].astype(np.float32)
-            parts.append(grid.quantized(np.ascontiguousarray(rows.T)).arrays)
-        names = dict.fromkeys(("weight", "scales", "zero_points"), "")
-        for kind in parts[0]:
-            array = np.concatenate([part[kind] for part in parts]).reshape(len(matrix), -1)
-            if kind == "scales":
-                array = array.astype(matrix.dtype)
-            names[kind] = new_name(f"{table.name}_Q{grid.bits}_{kind}", self._names)
-            self._graph.initializer.append(numpy_helper.from_array(array, names[kind]))
-        return _BlockTable(names["weight"], names["scales"], names["zero_points"], size)
+def _made(graph: ir.Graph, table: ir.Value, grid: BlockGrid, taken: set[str]) -> _BlockTable | None:
+    """A table in blocks of its own."""
+    matrix, size = _tensor(table).numpy(), grid.block_size
+    while size >= SMALLEST_BLOCK and matrix.shape[1] % size:
+        size //= 2
+    if size < SMALLEST_BLOCK:
+        return None
+    parts: list[dict[str, np.ndarray]] = []
+    for row in range(0, len(matrix), ROWS_AT_ONCE):
+        rows = matrix[row : row + ROWS_AT_ONCE].astype(np.float32)
+        parts.append(replace(grid, block_size=size).quantized(np.ascontiguousarray(rows.T)).arrays)
+    weights: list[ir.Value] = []
+    for kind in parts[0]:
+        array = np.concatenate([part[kind] for part in parts]).reshape(len(matrix), -1)
+        if kind == "scales":
+            array = array.astype(matrix.dtype)
+        weights.append(_weight(graph, f"{table.name}_Q{grid.bits}_{kind}", array, taken))
+    return _BlockTable(weights[0], weights[1], weights[2:], size)
+
+
+def _weight(graph: ir.Graph, name: str, array: np.ndarray, taken: set[str]) -> ir.Value:
+    """A new weight of a graph."""
+    tensor = ir.tensor(array, name=new_name(name, taken))
+    value = ir.Value(name=tensor.name, const_value=tensor)
+    graph.register_initializer(value)
+    return value

@@ -8,7 +8,7 @@ from typing import Final
 from autoopt.model.lazy_imports import convenience, ir, np
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, new_name
 from autoopt.passes.onnx_tools.values import taken_names
-from autoopt.passes.quantize.stored_weights import dequantized
+from autoopt.passes.quantize.block_weights import dequantized
 
 QUANTIZED_ATTRIBUTES: Final = ("channels_last", "opset")
 """Attributes that only the integer form of an operator has."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
+from autoopt.model.lazy_imports import np
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -107,20 +107,6 @@ def _sampled(array: np.ndarray, limit: int) -> np.ndarray:
     return finite
 
 
-def percentile_range(histogram: Histogram, percentile: float, bins: int, symmetric: bool) -> tuple[float, float]:
-    """The range that leaves out the outermost values, as onnxruntime's Percentile does."""
-    if symmetric:
-        counts, edges = histogram.folded(bins)
-        shares = np.cumsum(counts / counts.sum())
-        bound = edges[np.searchsorted(shares, percentile / 100)]
-        return _clipped(histogram, -bound, bound)
-    counts, edges = histogram.rebinned(bins)
-    shares = np.cumsum(counts / counts.sum())
-    cut = (100.0 - percentile) / 200.0
-    low, high = np.searchsorted(shares, cut), np.searchsorted(shares, 1.0 - cut)
-    return _clipped(histogram, edges[low], edges[high])
-
-
 def entropy_ranges(histograms: Mapping[str, Histogram], bins: int) -> dict[str, tuple[float, float]]:
     """The range of each tensor whose quantized distribution is closest to the true one, by Kullback-Leibler divergence.
 
@@ -134,7 +120,8 @@ def entropy_ranges(histograms: Mapping[str, Histogram], bins: int) -> dict[str, 
         rebinned = [histograms[name].rebinned(bins) for name in batch]
         windows = _closest_windows(np.array([counts for counts, _ in rebinned]))
         for name, (_, edges), (start, end) in zip(batch, rebinned, windows, strict=True):
-            ranges[name] = _clipped(histograms[name], edges[start], edges[end])
+            low, high = float(histograms[name].low), float(histograms[name].high)
+            ranges[name] = max(float(edges[start]), low), min(float(edges[end]), high)
     return ranges
 
 
@@ -189,7 +176,3 @@ def _smoothed(counts: np.ndarray) -> np.ndarray:
     smoothed[np.isnan(share)] = np.nan
     distributions: np.ndarray = smoothed / smoothed.sum(axis=1, keepdims=True)
     return distributions
-
-
-def _clipped(histogram: Histogram, low: float, high: float) -> tuple[float, float]:
-    return max(float(low), float(histogram.low)), min(float(high), float(histogram.high))

@@ -1,20 +1,20 @@
-"""The quantization error of each layer by itself, from one run of the float model."""
+"""The quantization error of each layer by itself, from one run of the float model; and biases corrected for it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from autoopt.model import io
-from autoopt.model.lazy_imports import helper, numpy_helper, onnx
+from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.model.session import make_plain_session, make_session
-from autoopt.model.tensors import names_of, return_values
-from autoopt.passes.onnx_tools.graphs import attribute_values, replace_items, weight_names
+from autoopt.model.tensors import by_name, names_of, return_values
+from autoopt.passes.onnx_tools.graphs import attribute_values, replace_items, walk_nodes, weight_names
 from autoopt.passes.quantize.calibration import Ranges
+from autoopt.tuning import QUANTIZATION
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 STEPS: Final = 255
 """Steps of an 8-bit range."""
-COMPARED_VALUES: Final = 1 << 16
-"""Values of the outputs from which ratios are well known."""
-FEWEST_COMPARED: Final = 4
-FEW_ELEMENTS: Final = 1 << 21
-"""Input elements from which noise is well known."""
 GROUP_BYTES: Final = 512 << 20
 """Most memory for the activations of layers that run by themselves."""
 
@@ -70,7 +65,7 @@ def output_ratios(
     session = make_session(io.save(disturbed, work / "disturbed"))
     silent = dict.fromkeys(errors.values(), np.array(0, np.float32))
     values = sum(map(np.size, session.run(None, {**feeds[0], **silent})))
-    feeds = few_items(feeds, max(FEWEST_COMPARED, -(-COMPARED_VALUES // max(1, values))))
+    feeds = few_items(feeds, max(QUANTIZATION.fewest_compared, -(-QUANTIZATION.compared_values // max(1, values))))
     exact_feeds = [{**feed, **silent} for feed in feeds]
     expected = [session.run(None, feed) for feed in exact_feeds]
     ratios = {}
@@ -191,7 +186,7 @@ def _groups(
 def few_items(feeds: Sequence[Mapping[str, np.ndarray]], most: int) -> Sequence[Mapping[str, np.ndarray]]:
     """Choose at most `most` of the items, evenly; fewer if they are large, such as images, but at least two."""
     elements = sum(map(np.size, feeds[0].values()))
-    count = max(2, min(most, FEW_ELEMENTS // max(1, elements)))
+    count = max(2, min(most, QUANTIZATION.few_elements // max(1, elements)))
     return feeds[:: -(-len(feeds) // count)]
 
 
@@ -257,3 +252,37 @@ def _rounded(array: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray
     levels = np.clip(np.round(array / scale) - offset, 0, STEPS)
     rounded: np.ndarray = ((levels + offset) * scale).astype(array.dtype)
     return rounded
+
+
+def correct_biases(
+    model: ModelProto,
+    ranges: Ranges,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    work: Path,
+    nodes: Sequence[NodeProto],
+    per_channel: bool,
+) -> None:
+    """Correct the biases of Conv and Gemm for the mean error of 8-bit weights and activations, in place.
+
+    M. Nagel, M. van Baalen, T. Blankevoort, M. Welling: Data-free quantization through weight equalization and bias
+    correction, 2019; the empirical variant, from calibration data. `nodes` are the layers that will be quantized, and
+    `per_channel` tells if their weights will have a scale for each channel.
+    """
+    weights = by_name(model.graph.initializer)
+    reads = Counter(name for node in walk_nodes(model.graph) for name in node.input)
+    for node, exact, noisy in run_alone(model, nodes, ranges, feeds, work, per_channel=per_channel):
+        channels = 1 if node.op_type == "Conv" else exact[0].ndim - 1
+        axes = tuple(axis for axis in range(exact[0].ndim) if axis != channels)
+        shift = np.mean([(rough - right).mean(axis=axes) for right, rough in zip(exact, noisy, strict=True)], axis=0)
+        tensor = weights.get(node.input[2])
+        if tensor is None or reads[tensor.name] > 1 or tensor.data_type != tensor.FLOAT:
+            continue
+        if tuple(tensor.dims) == shift.shape and np.isfinite(shift).all():
+            corrected = numpy_helper.to_array(tensor) - shift
+            tensor.CopyFrom(numpy_helper.from_array(corrected.astype(np.float32), tensor.name))
+
+
+def correctable(model: ModelProto, excluded: Sequence[str]) -> list[NodeProto]:
+    """The layers whose bias can be corrected: Conv and Gemm with a bias, not `excluded` by name."""
+    layers = [node for node in model.graph.node if node.op_type in ("Conv", "Gemm") and len(node.input) > 2]
+    return [node for node in layers if node.name not in excluded]

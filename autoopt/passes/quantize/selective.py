@@ -11,12 +11,10 @@ from autoopt.passes.base import Refused, Retry
 from autoopt.passes.quantize.static import StaticQuantization
 from autoopt.registry import Minimum, Unit
 from autoopt.space import Categorical
+from autoopt.tuning import QUANTIZATION
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-LITTLE_WORK: Final = 0.001
-"""Share of the work below which a layer costs next to nothing in float."""
 
 
 def _noise(entry: Mapping[str, Any]) -> float:
@@ -82,7 +80,7 @@ class SelectiveQuantization(StaticQuantization):
     weight_type: Annotated[Literal["QInt8", "QUInt8"], "type of the weights"] = "QInt8"
     op_types: Annotated[list[str], "operator types to quantize; empty: all that have a quantized form"] = []
 
-    def run(self, source: ir.Model) -> ModelProto | Retry | None:
+    def run(self, source: ir.Model) -> ir.Model | ModelProto | Retry | None:
         report = self.context.reports.get("layer_sensitivity")
         if report is None:
             raise Refused("the report of layer_sensitivity is missing")
@@ -99,12 +97,14 @@ class SelectiveQuantization(StaticQuantization):
 
     def _layers_in_float(self, layers: Sequence[Mapping[str, Any]]) -> list[str]:
         """The names of the layers to keep in float: those of next to no work, then the most sensitive of the others."""
-        small = [entry for entry in layers if self.rank_by == "noise_for_work" and entry["work"] < LITTLE_WORK]
+        small = [
+            entry for entry in layers if self.rank_by == "noise_for_work" and entry["work"] < QUANTIZATION.little_work
+        ]
         counted = [entry for entry in layers if entry not in small]
         ranking = sorted(counted, key=RANKINGS[self.rank_by], reverse=True)
         count = max(self.exclude_worst, layers_to_exclude(ranking, self.least_sqnr_db))
         if count >= len(ranking) > self.exclude_worst:
             raise Refused(f"only with all {len(ranking)} layers in float would outputs reach {self.least_sqnr_db} dB")
         if small and count >= len(ranking):
-            raise Refused(f"only {len(ranking)} layers have more than {LITTLE_WORK * 100:g} % of the work")
+            raise Refused(f"only {len(ranking)} layers have more than {QUANTIZATION.little_work * 100:g} % of the work")
         return [entry["node"] for entry in (*small, *ranking[:count])]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
@@ -14,26 +13,31 @@ from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.contract import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.gemm import fold_gemm_factors
-from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, name_nodes, op_counts, sort_nodes, walk_nodes
+from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, sort_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain, inline_functions
-from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
+from autoopt.passes.onnx_tools.opsets import import_ort_domain, raised, with_inlined_functions
+from autoopt.passes.onnx_tools.values import name_nodes
+from autoopt.passes.onnx_tools.weights import has_bodies
+from autoopt.passes.quantize.body_items import quantize_bodies
+from autoopt.passes.quantize.calibration import CalibrationReader, Ranges, calibrate
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
-from autoopt.passes.quantize.equalize import CrossLayerEqualization
-from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
+from autoopt.passes.quantize.equalize import CrossLayerEqualization, SmoothQuant
+from autoopt.passes.quantize.layer_errors import correct_biases, correctable, few_items
 from autoopt.passes.quantize.ort_quantizer import (
     accept_quantized,
+    count_integer_ops,
     find_unquantizable,
     flatten_biases,
     refuse_weights,
     rename_ambiguous_weights,
     rename_earlier_results,
+    saturate_hard_sigmoids,
     separate_uses_of_weights,
 )
-from autoopt.passes.quantize.smooth import SmoothQuant
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
 from autoopt.target import Accelerator
+from autoopt.tuning import QUANTIZATION
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -46,17 +50,7 @@ QUANTIZABLE_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators with weights that have an integer kernel."""
 FLOAT8_BINS: Final = 512
 """Fewest bins of a distribution that determines scales of float8."""
-CORRECTION_ITEMS: Final = 16
-"""Calibration items that the mean errors for `bias_correction` are taken from; fewer of large ones."""
-
-
-@dataclass(frozen=True)
-class QuantizedTypes:
-    """Names of onnxruntime's QuantFormat and QuantType."""
-
-    quant_format: str
-    activation: str
-    weight: str
+EQUALIZATIONS: Final[dict[str, type[Pass]]] = {"cross_layer": CrossLayerEqualization, "smooth": SmoothQuant}
 
 
 class StaticQuantization(Pass):
@@ -164,13 +158,6 @@ class StaticQuantization(Pass):
         return offer_for_cpu(parameter, accelerator)
 
     @property
-    def types(self) -> QuantizedTypes:
-        """Format and types of the result."""
-        if self._is_float8:
-            return QuantizedTypes("QDQ", FLOAT8, FLOAT8)
-        return QuantizedTypes(self.quant_format, self.activation_type, self.weight_type)
-
-    @property
     def lowest_opset(self) -> int:
         """The first opset that has the types."""
         if self._is_float8:
@@ -187,16 +174,16 @@ class StaticQuantization(Pass):
     def _is_wide(self) -> bool:
         return self.activation_type in WIDE_TYPES or self.weight_type in WIDE_TYPES
 
-    def run(self, source: ir.Model) -> ModelProto | Retry | None:
-        model = inline_functions(to_proto(source))
-        before = op_counts(model)
+    def run(self, source: ir.Model) -> ir.Model | ModelProto | Retry | None:
+        model = with_inlined_functions(source)
         op_types = self.quantized_op_types()
-        if not any(node.op_type in op_types for node in walk_nodes(model.graph)):
+        if not any(node.op_type in op_types for node in model.graph.all_nodes()):
             return None
         for is_wrong, reason in self._rules():
             if is_wrong:
                 raise Refused(reason)
         name_nodes(model)  # those that must stay in float are excluded by name
+        before = count_integer_ops(model.graph.all_nodes())
         with quiet():
             quantized = self._quantized(model)
             if isinstance(quantized, Retry):
@@ -207,58 +194,59 @@ class StaticQuantization(Pass):
                 dynamic = DynamicQuantization(op_types=list(self.dynamic_ops), per_channel=True)
                 quantized = self.run_inner(dynamic, quantized)
         import_ort_domain(quantized)
-        return accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
+        accepted = accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
+        if accepted is None or not any(node.op_type == "HardSigmoid" for node in walk_nodes(accepted.graph)):
+            return accepted
+        saturating = to_ir(accepted)
+        saturate_hard_sigmoids(saturating)
+        return saturating
 
-    def _quantized(self, model: ModelProto) -> ModelProto | Retry:
+    def _quantized(self, model: ir.Model) -> ModelProto | Retry:
         """The model with its main graph and the bodies of If, Loop and Scan quantized."""
-        op_types = self.quantized_op_types()
-        with_bodies = self.bodies and has_subgraphs(model) and not self._is_float8
-        if with_bodies or self.bias_correction or self.equalize != "none":
-            io.load_weights(model)  # these run parts of the model
-        if self.equalize == "cross_layer":
-            model = self.run_inner(CrossLayerEqualization(), model)
-        elif self.equalize == "smooth":
-            model = self.run_inner(SmoothQuant(), model)
-        prepared = at_least_opset(model, self.lowest_opset)
-        ranges = None
-        if any(node.op_type in op_types for node in prepared.graph.node):
-            prepared, ranges = self.calibrate(prepared)
-            failing = find_unquantizable(
-                prepared, ranges, self.nodes_to_exclude, op_types, drops_clipping=self.quant_format == "QOperator"
-            )
-            if failing:
-                return self._without_nodes(failing)
-        if with_bodies:
-            retry = self._quantize_bodies(prepared)
-            if retry:
-                return retry
-        if ranges is None:
-            return prepared
-        if self.bias_correction:
-            self._correct_biases(prepared, ranges)
-        return self._quantized_main(prepared, ranges)
+        if self.equalize != "none":
+            equalization = EQUALIZATIONS[self.equalize]()
+            equalization.context = self.context
+            equalization.run(model)
+        prepared, op_types = raised(model, self.lowest_opset), self.quantized_op_types()
+        if any(node.op_type in op_types for node in prepared.graph):
+            return self._quantized_graph(self.quantizable(prepared))
+        proto = to_proto(prepared)
+        return self._quantize_bodies(proto) or proto
 
-    def _quantized_main(self, model: ModelProto, ranges: Ranges) -> ModelProto | Retry:
+    def _quantized_graph(self, model: ir.Model) -> ModelProto | Retry:
+        """A model in quantizable form with its main graph and bodies quantized."""
+        proto = to_proto(model)
+        ranges = self.ranges(proto)
+        retry = self._unquantizable(model, ranges) or self._quantize_bodies(proto)
+        if retry:
+            return retry
+        if self.bias_correction:
+            self._correct_biases(proto, ranges)
         try:
-            quantized = self.quantize(model, ranges.path)
+            return self.quantize(proto, ranges.path)
         except ValueError:  # bodies read values that would be integers
-            if self.quant_format != "QOperator" or not has_subgraphs(model):
+            if self.quant_format != "QOperator" or not has_bodies(model):
                 raise
             return Retry("bodies of If, Loop and Scan read quantized values", {"quant_format": "QDQ"})
-        saturate_hard_sigmoids(quantized)
-        return quantized
 
-    def _without_nodes(self, failing: Sequence[str]) -> Retry:
+    def _unquantizable(self, model: ir.Model, ranges: Ranges) -> Retry | None:
         """The request to leave further nodes as they are."""
+        drops_clipping = self.quant_format == "QOperator"
+        failing = find_unquantizable(
+            model, ranges, self.nodes_to_exclude, self.quantized_op_types(), drops_clipping=drops_clipping
+        )
+        if not failing:
+            return None
         reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
         excluded = sorted({*self.nodes_to_exclude, *failing})
         return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
 
     def _quantize_bodies(self, model: ModelProto) -> Retry | None:
         """Quantize the bodies of If, Loop and Scan that hold weights, in place."""
-        from autoopt.passes.quantize.body_items import quantize_bodies
-
+        if not self.bodies or self._is_float8 or not has_subgraphs(model):
+            return None
         layers = set(QUANTIZABLE_OPS).intersection(self.quantized_op_types())
+        io.load_weights(model)  # parts of it run by themselves
         try:
             return quantize_bodies(model, layers, self.context, self.samples, self._quantized_body)
         except (Refused, InputError):  # of the data, say
@@ -267,7 +255,7 @@ class StaticQuantization(Pass):
             reason = f"the bodies of If, Loop and Scan stay in float: {one_line(str(error))}"
             return Retry(reason, {"bodies": False})
 
-    def _quantized_body(self, body: ModelProto, context: PassContext) -> ModelProto | Retry:
+    def _quantized_body(self, body: ir.Model, context: PassContext) -> ModelProto | Retry:
         inner = type(self)(**vars(self))
         inner.context = context
         return inner._quantized(body)
@@ -299,31 +287,29 @@ class StaticQuantization(Pass):
             return "Distribution"
         return self.calibrate_method
 
-    def calibrate(self, model: ModelProto) -> tuple[ModelProto, Ranges]:
-        """Return the model in quantizable form, and the ranges of its activations."""
-        from autoopt.passes.quantize.activation_ranges import calibrate
-
+    def quantizable(self, model: ir.Model) -> ir.Model:
+        """The model in the form that the quantizer reads rightly."""
         refuse_weights(model)
-        prepared = at_least_opset(model, self.lowest_opset)
+        prepared = raised(model, self.lowest_opset)
         rename_earlier_results(prepared)
         rename_ambiguous_weights(prepared)
-        products = to_ir(prepared)
-        fold_gemm_factors(products)
-        prepared = to_proto(products)
+        fold_gemm_factors(prepared)
         flatten_biases(prepared)
-        separate_uses_of_weights(prepared, self.per_channel, self.types.quant_format == "QOperator")
-        ranges = calibrate(
-            prepared, self.context, self._method, self.quantized_op_types(), self.calibrator_settings(), self.samples
-        )
-        return prepared, ranges
+        separate_uses_of_weights(prepared, self.per_channel, self.quant_format == "QOperator")
+        return prepared
+
+    def ranges(self, model: ModelProto) -> Ranges:
+        """The ranges of the activations of a model in quantizable form."""
+        op_types = self.quantized_op_types()
+        return calibrate(model, self.context, self._method, op_types, self.calibrator_settings(), self.samples)
 
     def quantize(self, model: ModelProto, ranges: Path) -> ModelProto:
-        """Quantize what `calibrate` returned."""
+        """Quantize a model in quantizable form, with its ranges in a file."""
         from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
         from autoopt.passes.patches.ort_quantizers import lean_quantizers
 
-        types = self.types
+        activation_type = FLOAT8 if self._is_float8 else self.activation_type
         target = self.context.work / "static.onnx"
         large = is_large(model)
         source: ModelProto | Path = model
@@ -336,12 +322,12 @@ class StaticQuantization(Pass):
             quantize_static(
                 source,
                 target,
-                quant_format=QuantFormat[types.quant_format],
+                quant_format=QuantFormat[self.quant_format],
                 op_types_to_quantize=self.quantized_op_types(),
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
-                activation_type=QuantType[types.activation],
-                weight_type=QuantType[types.weight],
+                activation_type=QuantType[activation_type],
+                weight_type=QuantType[self.weight_type],
                 nodes_to_exclude=list(self.nodes_to_exclude),
                 use_external_data_format=large,
                 calibrate_method=CalibrationMethod[self._method],
@@ -351,10 +337,9 @@ class StaticQuantization(Pass):
         return quantized.load()
 
     def _correct_biases(self, model: ModelProto, ranges: Ranges) -> None:
-        from autoopt.passes.quantize.bias_correction import correct_biases, correctable
-        from autoopt.passes.quantize.layer_errors import few_items
-
-        feeds = few_items(list(CalibrationReader(self.context, CORRECTION_ITEMS)), CORRECTION_ITEMS)
+        io.load_weights(model)  # its layers run by themselves
+        most = QUANTIZATION.correction_items
+        feeds = few_items(list(CalibrationReader(self.context, most)), most)
         op_types = self.quantized_op_types()
         nodes = [node for node in correctable(model, self.nodes_to_exclude) if node.op_type in op_types]
         correct_biases(model, ranges, feeds, self.context.work, nodes, self.per_channel)

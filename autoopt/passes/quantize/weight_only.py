@@ -1,22 +1,22 @@
-"""Weight-only quantization: MatMul weights in 2, 4 or 8 bits, activations stored in float."""
+"""Weight-only quantization: MatMul weights in integers of 2, 4 or 8 bits or floats of 4, activations in float."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.lazy_imports import ir
-from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.contract import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.gemm import fold_transposed_weights, split_gemms
-from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
+from autoopt.passes.onnx_tools.graphs import has_more_of, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain, inline_functions
+from autoopt.passes.onnx_tools.opsets import import_ort_domain, raised, with_inlined_functions, with_ort_domain
+from autoopt.passes.onnx_tools.values import name_nodes
 from autoopt.passes.onnx_tools.weights import SMALLEST_TIED, lift_constants, tie_weights
-from autoopt.passes.quantize.block_grid import BlockGrid
+from autoopt.passes.quantize.block_weights import BlockGrid
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.embeddings import (
     FLOAT_BITS,
@@ -26,19 +26,21 @@ from autoopt.passes.quantize.embeddings import (
     quantize_tables,
     tied_tables,
 )
-from autoopt.passes.quantize.ort_quantizer import refuse_weights
+from autoopt.passes.quantize.ort_quantizer import empty_products, refuse_weights
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto
 
 BLOCK_SIZES: Final = (256, 128, 64, 32, 16)
 SUPPORTED_BITS: Final = {"default": (2, 4, 8), "k_quant": (4, 8), "rtn": (4,), "hqq": (4,)}
 """Bits per weight that each algorithm supports."""
 FLOATS: Final = (1, 10, 16)
 """Type codes of the floats that the quantizers take: float32, float16, bfloat16."""
+QUANTIZED_OPS: Final = ("MatMulNBits", "DequantizeLinear", "GatherBlockQuantized")
+"""Operators that quantization adds."""
 WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS)
 """Passes after which MatMul weights are no longer float matrices."""
 
@@ -93,55 +95,41 @@ class WeightOnlyQuantization(Pass):
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
         return offer_for_cpu(parameter, accelerator)
 
-    def run(self, source: ir.Model) -> ModelProto | Retry | None:
+    def run(self, source: ir.Model) -> ir.Model | Retry | None:
         self._check_settings()
-        model = with_matmuls(to_proto(source), self.nodes_to_exclude)
-        products = weighted_matmuls(model, [model.graph])
-        head = self._head(model, products)
-        excluded = [*self.nodes_to_exclude, *head]
-        reaches_bodies = self.algorithm in ("default", "hqq")
-        graphs = walk_graphs(model.graph) if reaches_bodies else [model.graph]
-        matmuls = weighted_matmuls(model, graphs, excluded)
-        as_qdq = self.quant_format == "QDQ"
-        # MatMulNBits of the default algorithm pads incomplete blocks; everything else fails on them.
-        if self.algorithm != "default" or as_qdq:
-            retry = fit_blocks(model, matmuls, self._block_divisors(), self.nodes_to_exclude)
-            if retry is not None:
-                return retry
-        tied = tied_tables(model, products) if self.embedding_bits else {}
-        before = op_counts(model)
+        model = with_matmuls(source, self.nodes_to_exclude)
+        products = weighted_matmuls([model.graph])
+        kept = [*self.nodes_to_exclude, *empty_products(model)]
+        own_bits = self.head_bits not in (0, self.bits)
+        head = [str(node.name) for node in last_products(model, products) if own_bits and node.name not in kept]
+        excluded = [*kept, *head]
+        graphs = model.graphs() if self.algorithm in ("default", "hqq") else [model.graph]
+        matmuls = weighted_matmuls(graphs, excluded)
+        retry = self._fit_blocks(matmuls)
+        if retry is not None:
+            return retry
+        tied = tied_tables(model, products)
+        before = _quantized_count(model)
         with quiet():
             if matmuls:
-                model = self._quantize(model, self.algorithm, self.bits, excluded)
+                config = self._algorithm_config([str(node.name) for node in products])
+                model = self._quantize(model, config, self.bits, excluded)
             if head and self.head_bits != FLOAT_BITS:
-                model = self._quantize(model, "default", self.head_bits, self.nodes_to_exclude)
-        if self.embedding_bits:
-            grid = BlockGrid(self.embedding_bits, self.block_size, self.is_symmetric)
-            quantize_tables(model, grid, tied, self.nodes_to_exclude)
+                model = self._quantize(model, None, self.head_bits, kept)
+        grid = BlockGrid(self.embedding_bits, self.block_size, self.is_symmetric)
+        quantize_tables(model, grid, tied, self.nodes_to_exclude)
         if self.head_bits == FLOAT_BITS:
-            whole = to_ir(model)
-            tie_weights(whole, SMALLEST_TIED)
-            model = to_proto(whole)
-        import_ort_domain(model)
-        if not has_more_of(("MatMulNBits", "DequantizeLinear", "GatherBlockQuantized"), before, model):
+            tie_weights(model, SMALLEST_TIED)
+        return with_ort_domain(model) if _quantized_count(model) > before else None
+
+    def _fit_blocks(self, matmuls: Sequence[ir.Node]) -> Retry | None:
+        """The request for a block size that fits, where the algorithm fails on incomplete blocks."""
+        if (self.algorithm, self.quant_format) == ("default", "QOperator"):
             return None
-        return model
-
-    def _head(self, model: ModelProto, products: Sequence[NodeProto]) -> list[str]:
-        """The names of the last products if they have bits of their own."""
-        if self.head_bits in (0, self.bits):
-            return []
-        return [node.name for node in last_products(model, products) if node.name not in self.nodes_to_exclude]
-
-    def _block_divisors(self) -> dict[int, int]:
-        """Block sizes up to `block_size`, largest first, and the number that must divide the inner dimension.
-
-        Some algorithms pack two zero points into a byte, which requires an even number of blocks.
-        """
-        factor = 1
-        if (self.algorithm, self.bits) == ("k_quant", 4) or (self.algorithm, self.is_symmetric) == ("rtn", False):
-            factor = 2
-        return {size: factor * size for size in BLOCK_SIZES if size <= self.block_size}
+        # Some algorithms pack two zero points into a byte, which requires an even number of blocks.
+        packs = (self.algorithm, self.bits) == ("k_quant", 4) or (self.algorithm, self.is_symmetric) == ("rtn", False)
+        divisors = {size: (1 + packs) * size for size in BLOCK_SIZES if size <= self.block_size}
+        return fit_blocks(matmuls, divisors, self.nodes_to_exclude)
 
     def _check_settings(self) -> None:
         if self.bits not in SUPPORTED_BITS[self.algorithm]:
@@ -157,14 +145,14 @@ class WeightOnlyQuantization(Pass):
         if own_bits and self.quant_format == "QDQ":
             raise Refused("embedding_bits and head_bits need quant_format QOperator; then apply matmul_nbits_to_qdq")
 
-    def _quantize(self, model: ModelProto, algorithm: str, bits: int, excluded: Sequence[str]) -> ModelProto:
+    def _quantize(self, source: ir.Model, config: object, bits: int, excluded: Sequence[str]) -> ir.Model:
         from onnxruntime.quantization import QuantFormat
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
         if self.quant_format == "QDQ":
-            model = at_least_opset(model, 21)  # the first with 4-bit types and with blocks in DequantizeLinear
+            source = raised(source, 21)  # the first with 4-bit types and with blocks in DequantizeLinear
         quantizer = MatMulNBitsQuantizer(
-            model,
+            to_proto(source),
             bits=bits,
             block_size=self.block_size,
             is_symmetric=self.is_symmetric,
@@ -173,66 +161,95 @@ class WeightOnlyQuantization(Pass):
             quant_format=QuantFormat[self.quant_format],
             op_types_to_quantize=("MatMul",),
             channel_wised_quantize=self.channel_wise,
-            algo_config=self._algorithm_config(model, algorithm),
+            algo_config=config,
         )
         quantizer.process()
-        quantized: ModelProto = quantizer.model.model
-        return quantized
+        return to_ir(quantizer.model.model)
 
-    def _algorithm_config(self, model: ModelProto, algorithm: str) -> Any:  # noqa: ANN401  onnxruntime's configurations share no public class
+    def _algorithm_config(self, products: Sequence[str]) -> object:
+        """The configuration of the algorithm for onnxruntime; None for the default one."""
         from onnxruntime.quantization import matmul_nbits_quantizer as library
 
-        if algorithm == "rtn":
+        if self.algorithm == "rtn":
             return library.RTNWeightOnlyQuantConfig()
-        if algorithm == "k_quant":
-            # The library takes the number of bits for each node only.
-            names = [node.name for node in weighted_matmuls(model, [model.graph])]
+        if self.algorithm == "k_quant":  # the library takes the number of bits for each node only
             return library.KQuantWeightOnlyQuantConfig(
-                customized_weight_config={name: {"bits": self.bits} for name in names}
+                customized_weight_config={name: {"bits": self.bits} for name in products}
             )
-        if algorithm == "hqq":
+        if self.algorithm == "hqq":
             if find_spec("torch") is None:
                 raise Refused("algorithm hqq needs torch; pip install 'autoopt[torch]'")
             return library.HQQWeightOnlyQuantConfig(block_size=self.block_size, bits=self.bits)
         return None
 
 
-def with_matmuls(model: ModelProto, excluded: Collection[str]) -> ModelProto:
+class Bnb4Quantization(Pass):
+    """Quantizes weights of MatMul and Gemm to 4-bit floats (FP4 or NF4) in blocks; computes in float (MatMulBnb4)."""
+
+    version = 4
+    tolerance = "lossy"
+    conflicts = WEIGHT_CONFLICTS
+    accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
+    needs_ops = ("MatMul", "Gemm")
+    libraries = ("onnx", "onnxruntime")
+    aliases = ("bnb4",)
+
+    quant_type: Annotated[
+        Literal["FP4", "NF4"], Categorical("NF4", "FP4"), "NF4 suits normally distributed weights"
+    ] = "NF4"
+    block_size: Annotated[Literal[16, 32, 64, 128, 256], Categorical(32, 64, 128), "weights that share a scale"] = 64
+    nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
+
+    def run(self, source: ir.Model) -> ModelProto | None:
+        from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
+
+        model = with_matmuls(source, self.nodes_to_exclude)
+        excluded = [*self.nodes_to_exclude, *empty_products(model)]
+        if not weighted_matmuls(model.graphs(), excluded):
+            return None
+        proto = to_proto(model)
+        before = op_counts(proto)
+        with quiet():
+            kind = getattr(MatMulBnb4Quantizer, self.quant_type)
+            quantizer = MatMulBnb4Quantizer(proto, kind, self.block_size, excluded)
+            quantizer.process()
+        quantized: ModelProto = quantizer.model.model
+        import_ort_domain(quantized)
+        return quantized if has_more_of(("MatMulBnb4",), before, quantized) else None
+
+
+def with_matmuls(source: ir.Model, excluded: Collection[str]) -> ir.Model:
     """Return the model in the form that weight quantizers read.
 
     Functions are inlined, constants of bodies are weights, nodes have names, Gemm but for the `excluded` nodes is
     MatMul and Add, and MatMul but for these multiplies with a weight where it did with the Transpose of one.
     """
+    model = with_inlined_functions(source)
     refuse_weights(model)
-    model = lift_constants(inline_functions(model))
+    lift_constants(model)
     name_nodes(model)
-    products = to_ir(model)
-    split_gemms(products, excluded)
-    fold_transposed_weights(products, excluded)
-    return to_proto(products)
+    split_gemms(model, excluded)
+    fold_transposed_weights(model, excluded)
+    return model
 
 
-def weighted_matmuls(
-    model: ModelProto, graphs: Iterable[GraphProto], excluded: Collection[str] = ()
-) -> list[NodeProto]:
-    """Find MatMul nodes of these graphs whose second input is a float matrix of weights, own or of the main graph.
-
-    Leaves out nodes whose names are `excluded`.
-    """
-    matmuls: list[NodeProto] = []
-    for graph in graphs:
-        weights = (*model.graph.initializer, *graph.initializer)
-        matrices = {tensor.name for tensor in weights if len(tensor.dims) == 2 and tensor.data_type in FLOATS}
-        for node in graph.node:
-            is_matmul = node.op_type == "MatMul" and node.domain == ""
-            if is_matmul and node.input[1] in matrices and node.name not in excluded:
-                matmuls.append(node)
-    return matmuls
+def weighted_matmuls(graphs: Iterable[ir.Graph], excluded: Collection[str] = ()) -> list[ir.Node]:
+    """Find MatMul nodes of these graphs, but the `excluded` ones, whose second input is a float matrix of weights."""
+    nodes = [node for graph in graphs for node in graph if node.op_type == "MatMul" and node.domain == ""]
+    return [node for node in nodes if node.name not in excluded and _is_matrix(node.inputs[1])]
 
 
-def fit_blocks(
-    model: ModelProto, matmuls: Sequence[NodeProto], divisors: dict[int, int], excluded: list[str]
-) -> Retry | None:
+def _is_matrix(value: ir.Value | None) -> bool:
+    """Tell if a value is a float matrix of weights with elements."""
+    tensor = value.const_value if value is not None and value.is_initializer() else None
+    return tensor is not None and tensor.dtype in FLOATS and len(tensor.shape) == 2 and tensor.size > 0
+
+
+def _quantized_count(model: ir.Model) -> int:
+    return sum(node.op_type in QUANTIZED_OPS for node in model.graph.all_nodes())
+
+
+def fit_blocks(matmuls: Sequence[ir.Node], divisors: dict[int, int], excluded: list[str]) -> Retry | None:
     """Suggest other parameters if the block size does not fit every MatMul.
 
     Suggests the smaller size that fits most of them (the largest, if several do); if no smaller size fits more, the
@@ -245,24 +262,25 @@ def fit_blocks(
         Refused: no size fits any of them.
     """
     inner: dict[str, int] = {}
-    for graph in walk_graphs(model.graph):
-        inner.update({tensor.name: tensor.dims[0] for tensor in graph.initializer if tensor.dims})
+    for node in matmuls:
+        tensor = node.inputs[1] and node.inputs[1].const_value
+        assert tensor is not None
+        inner[str(node.name)] = int(tensor.shape[0])
 
-    def fits(node: NodeProto, size: int) -> bool:
-        return bool(inner[node.input[1]] % divisors[size] == 0)
+    def misfits(size: int) -> list[str]:
+        return sorted(name for name, rows in inner.items() if rows % divisors[size])
 
     block_size = max(divisors)
-    misfits = [node.name for node in matmuls if not fits(node, block_size)]
-    if not misfits:
+    names = misfits(block_size)
+    if not names:
         return None
     divisor = f"block_size {block_size}"
     if divisors[block_size] != block_size:
         divisor = f"twice {divisor}"
-    names = ", ".join(sorted(misfits)[:3])
-    reason = f"{divisor} does not divide the inner dimension of {len(misfits)} MatMul ({names})"
-    best = max(divisors, key=lambda size: (sum(fits(node, size) for node in matmuls), size))
+    reason = f"{divisor} does not divide the inner dimension of {len(names)} MatMul ({', '.join(names[:3])})"
+    best = min(divisors, key=lambda size: (len(misfits(size)), -size))
     if best < block_size:
         return Retry(reason, {"block_size": best})
-    if len(misfits) == len(matmuls):
+    if len(names) == len(matmuls):
         raise Refused(reason)
-    return Retry(reason, {"nodes_to_exclude": sorted({*excluded, *misfits})})
+    return Retry(reason, {"nodes_to_exclude": sorted({*excluded, *names})})

@@ -1,4 +1,4 @@
 """Shape inference, and open dimensions made fixed.
 
-Read `fixed_shapes` first. `inference` infers the shapes in between; `specialize` takes sizes and constants from data.
+Read `fixed_shapes` first. `inference` infers the shapes in between.
 """

@@ -1,4 +1,4 @@
-"""Products with weights in blocks, written with standard operators."""
+"""Other forms of quantized models: weights in blocks in standard operators, and unsigned activations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from autoopt.model.lazy_imports import convenience, ir, np
 from autoopt.passes.base import Pass
 from autoopt.passes.base.contract import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.gemm import is_weight
-from autoopt.passes.onnx_tools.graphs import new_name
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, new_name
 from autoopt.passes.onnx_tools.opsets import raised
+from autoopt.passes.onnx_tools.sizes import fixed_tensor
 from autoopt.passes.onnx_tools.values import taken_names
-from autoopt.passes.quantize.stored_weights import block_levels, block_zeros
+from autoopt.passes.quantize.block_weights import block_levels, block_zeros
 from autoopt.space import Boolean
 
 BLOCK_OPSET: Final = 21
 """The first opset with 4-bit types and with blocks in DequantizeLinear."""
+SHIFT: Final = 128
+"""Difference of an unsigned value to the signed one that stands for the same number."""
 
 
 class MatMulNBitsToQdq(Pass):
@@ -41,22 +44,22 @@ class MatMulNBitsToQdq(Pass):
         made: dict[tuple[ir.Graph, ir.Value], ir.Value] = {}
         """Weights in float, by graph: products that share one share its new form."""
         replaced: set[ir.Value] = set()
-        for graph in (model.graph, *model.graph.subgraphs()):
-            for node in list(graph):
-                levels = node.inputs[1] if self._is_replaceable(node) else None
-                if levels is None:
-                    continue
-                nodes: list[ir.Node] = []
-                if (graph, levels) not in made:
-                    nodes.append(self._weight(node, graph, taken))
-                    made[graph, levels] = nodes[0].outputs[0]
-                nodes.append(ir.node("MatMul", [node.inputs[0], made[graph, levels]], name=node.name))
-                bias = [*node.inputs, None, None, None][5]
-                if bias is not None:
-                    name = f"{node.name}_Add" if node.name else None
-                    nodes.append(ir.node("Add", [nodes[-1].outputs[0], bias], name=name))
-                replaced.update(value for value in node.inputs[1:4] if value is not None)
-                convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
+        for node in list(model.graph.all_nodes()):
+            if not self._is_replaceable(node):
+                continue
+            graph, levels, bias = node.graph, node.inputs[1], [*node.inputs, None, None, None][5]
+            assert isinstance(graph, ir.Graph)
+            assert levels is not None
+            nodes: list[ir.Node] = []
+            if (graph, levels) not in made:
+                nodes.append(self._weight(node, graph, taken))
+                made[graph, levels] = nodes[0].outputs[0]
+            nodes.append(ir.node("MatMul", [node.inputs[0], made[graph, levels]], name=node.name))
+            if bias is not None:
+                name = f"{node.name}_Add" if node.name else None
+                nodes.append(ir.node("Add", [nodes[-1].outputs[0], bias], name=name))
+            replaced.update(filter(None, node.inputs[1:4]))
+            convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
         if not replaced:
             return None
         for value in replaced:
@@ -115,3 +118,50 @@ def _array(value: ir.Value | None) -> np.ndarray | None:
     if value is None or value.const_value is None:
         return None
     return np.asarray(value.const_value.numpy())
+
+
+class UnsignedActivations(Pass):
+    """Turns signed 8-bit activations between QuantizeLinear and DequantizeLinear into unsigned ones.
+
+    Values and zero points move by 128 together, so that the same numbers are represented; only the runtime's kernels
+    round differently. The integer products of x86 CPUs take unsigned activations. With signed ones, the default of
+    onnxruntime's quantize_static, cifar10_resnet8 takes 2.5 times as long. Activations stay signed where their integers
+    go anywhere but into DequantizeLinear.
+    """
+
+    version = 2
+    tolerance = "lossy"
+    conflicts = RUNTIME_BOUND
+    needs_ops = ("QuantizeLinear",)
+    libraries = ("onnx", "onnx-ir")
+
+    def run(self, model: ir.Model) -> ir.Model | None:
+        quantizers = [node for node in model.graph if node.op_type == "QuantizeLinear"]
+        changed = [_make_unsigned(node, model.graph) for node in quantizers if node.domain in DEFAULT_DOMAINS]
+        return model if any(changed) else None
+
+
+def _make_unsigned(quantizer: ir.Node, graph: ir.Graph) -> bool:
+    """Make a signed activation unsigned, in place, if all that reads it is dequantizers; tell if it was."""
+    value = quantizer.outputs[0]
+    readers = [use.node for use in value.uses()]
+    if value.is_graph_output() or {node.op_type for node in readers} != {"DequantizeLinear"}:
+        return False
+    points = [(node, _signed_zero_point(node)) for node in (quantizer, *readers)]
+    if any(point is None for _, point in points):
+        return False
+    for node, point in points:
+        assert point is not None
+        name = f"{node.inputs[2] and node.inputs[2].name}_unsigned"
+        if name not in graph.initializers:
+            unsigned = ir.tensor((point.numpy().astype(np.int16) + SHIFT).astype(np.uint8), name=name)
+            graph.register_initializer(ir.Value(name=name, const_value=unsigned))
+        node.replace_input_with(2, graph.initializers[name])
+    value.dtype = ir.DataType.UINT8
+    return True
+
+
+def _signed_zero_point(node: ir.Node) -> ir.TensorProtocol | None:
+    """The zero point of a node if it is a fixed int8 one."""
+    point = fixed_tensor([*node.inputs, None][2])
+    return point if point is not None and point.dtype == ir.DataType.INT8 else None

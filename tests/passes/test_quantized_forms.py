@@ -1,4 +1,4 @@
-"""Products with weights in blocks, written with standard operators."""
+"""Other forms of quantized models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import pytest
 from bench import ops, outputs, saved, step, steps
 from micro_models import made, normal
@@ -47,7 +46,7 @@ def test_weights_stay_the_same(tmp_path: Path, bits: int, symmetric: bool, signe
 
 
 def test_a_bias_is_added_and_excluded_nodes_stay(tmp_path: Path) -> None:
-    quantized = WeightOnlyQuantization(accuracy_level=1).run(ir.from_proto(products()))
+    quantized = WeightOnlyQuantization(accuracy_level=1)(products())
     assert isinstance(quantized, onnx.ModelProto)
     last = quantized.graph.node[1]
     last.input.extend([""] * (5 - len(last.input)) + ["bias"])
@@ -58,10 +57,47 @@ def test_a_bias_is_added_and_excluded_nodes_stay(tmp_path: Path) -> None:
 
 
 def test_zero_points_in_float_stay(tmp_path: Path) -> None:
-    quantized = WeightOnlyQuantization(is_symmetric=False).run(ir.from_proto(products()))
+    quantized = WeightOnlyQuantization(is_symmetric=False)(products())
     assert isinstance(quantized, onnx.ModelProto)
     for node in quantized.graph.node:
         tensors = {tensor.name: tensor for tensor in quantized.graph.initializer}
         scales = onnx.numpy_helper.to_array(tensors[node.input[2]])
         tensors[node.input[3]].CopyFrom(onnx.numpy_helper.from_array(np.full_like(scales, 7.5), node.input[3]))
     assert step(tmp_path, quantized, "matmul_nbits_to_qdq")["outcome"] == "unchanged"
+
+
+SIGNED = np.int8(-7)
+PAIR = "q = QuantizeLinear (x, scale, zero)\n y = DequantizeLinear (q, scale, zero)"
+
+
+def quantized(body: str = PAIR, zero: Any = SIGNED, output: str = "float[N, 4] y") -> onnx.ModelProto:
+    return made(f"g (float[N, 4] x) => ({output}) {{ {body} }}", scale=np.float32(0.1), zero=zero)
+
+
+def types(model: onnx.ModelProto) -> list[int]:
+    kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    return [kinds[node.input[2]] for node in model.graph.node]
+
+
+def test_values_stay_the_same(tmp_path: Path) -> None:
+    model = quantized()
+    result = step(tmp_path, model, "unsigned_activations")
+    assert result["outcome"] == "ok", result["message"]
+    assert types(saved(result)) == [onnx.TensorProto.UINT8] * 2
+    feeds = {"x": np.array([[-100, -1.23, 0.04, 100]], np.float32)}
+    np.testing.assert_array_equal(
+        outputs(model, tmp_path / "before", feeds)[0], outputs(saved(result), tmp_path / "after", feeds)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        quantized(zero=np.uint8(7)),
+        quantized("y = QuantizeLinear (x, scale, zero)", output="int8[N, 4] y"),
+        quantized(PAIR.replace("DequantizeLinear (q", "DequantizeLinear (r").replace("\n", "\n r = Neg (q)\n")),
+    ],
+    ids=["unsigned already", "an output", "other readers"],
+)
+def test_others_stay_as_they_are(tmp_path: Path, model: onnx.ModelProto) -> None:
+    assert step(tmp_path, model, "unsigned_activations")["outcome"] == "unchanged"

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bench import ops, outputs, saved, step
+from bench import cosine, ops, outputs, saved, step
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from micro_models import MODELS, branches_of_outer_weights, made, normal
 
+from autoopt.model.tensors import weight_bytes
+from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import sort_nodes
 from autoopt.passes.patches.float16_rounding import PIECE, round_to_float16
-from autoopt.passes.precision.half_floats import Float16
+from autoopt.passes.precision import half_floats
+from autoopt.passes.precision.half_floats import BFloat16, Float16
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 IMPLS = ["occ", "ort"]
@@ -60,32 +63,21 @@ def test_weights_of_several_pieces_are_rounded(library: Any) -> None:
     np.testing.assert_array_equal(round_to_float16(values, SMALLEST, LARGEST), expected)
 
 
-@pytest.mark.parametrize("impl", IMPLS)
-def test_a_cast_to_float32_is_preserved(tmp_path: Path, impl: str) -> None:
-    model = made(
-        "g (int64[2, 4] ids) => (float[2, 3] y) { f = Cast <to = 1> (ids)\n y = MatMul (f, w) }", w=normal(4, 3)
-    )
-    half(tmp_path, model, impl=impl)
+LIMITS = {
+    "a cast to float32": "g (int64[2, 4] ids) => (float[2, 3] y) { f = Cast <to = 1> (ids)\n y = MatMul (f, w) }",
+    "an output that is read": "g (float[2, 4] x) => (float[2, 3] h, float[2, 3] y)"
+    " { h = MatMul (x, w)\n y = Relu (h) }",
+    "unnamed nodes and numeric constants": "g (float[2, 4] x) => (float[2, 3] y, float[2, 4] z) { h = MatMul (x, w)\n"
+    " c = Constant <value_float = 2.0> ()\n y = Mul (h, c)\n a, i = TopK (x, k)\n z = CumSum (x, axis)\n }",
+}
 
 
 @pytest.mark.parametrize("impl", IMPLS)
-def test_an_output_may_also_be_read_inside_the_model(tmp_path: Path, impl: str) -> None:
-    model = made(
-        "g (float[2, 4] x) => (float[2, 3] h, float[2, 3] y) { h = MatMul (x, w)\n y = Relu (h) }", w=normal(4, 3)
-    )
-    half(tmp_path, model, impl=impl)
-
-
-@pytest.mark.parametrize("impl", IMPLS)
-def test_unnamed_nodes_and_numeric_constants_are_converted(tmp_path: Path, impl: str) -> None:
-    model = made(
-        "g (float[2, 4] x) => (float[2, 3] y, float[2, 4] z) { h = MatMul (x, w)\n"
-        " c = Constant <value_float = 2.0> ()\n y = Mul (h, c)\n a, i = TopK (x, k)\n z = CumSum (x, axis)\n }",
-        w=normal(4, 3),
-        k=np.array([2], np.int64),
-        axis=np.array(1, np.int64),
-    )
-    half(tmp_path, model, impl=impl)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_limits_of_the_converters_are_worked_around(tmp_path: Path, impl: str, limit: str) -> None:
+    weights = {"w": normal(4, 3), "k": np.array([2], np.int64), "axis": np.array(1, np.int64)}
+    used = {name: array for name, array in weights.items() if f", {name})" in LIMITS[limit]}
+    half(tmp_path, made(LIMITS[limit], **used), impl=impl)
 
 
 def test_nodes_out_of_order_are_sorted() -> None:
@@ -152,9 +144,6 @@ def test_bfloat16_is_not_offered_to_the_cpu(tmp_path: Path) -> None:
 
 
 def test_bfloat16_names_the_operators_that_it_refuses() -> None:
-    from autoopt.passes.base import Refused
-    from autoopt.passes.precision.half_floats import BFloat16
-
     model = branches_of_outer_weights()
     assert set(BFloat16.refuses_ops) & set(ops(model))
     with pytest.raises(Refused, match="branches or loops"):
@@ -162,9 +151,6 @@ def test_bfloat16_names_the_operators_that_it_refuses() -> None:
 
 
 def test_bfloat16_converts_or_refuses() -> None:
-    from autoopt.passes.base import Refused
-    from autoopt.passes.precision.half_floats import BFloat16
-
     converted = BFloat16()(MODELS["mlp"]())
     onnx.checker.check_model(converted, full_check=True)
     assert any(tensor.data_type == onnx.TensorProto.BFLOAT16 for tensor in converted.graph.initializer)
@@ -195,3 +181,64 @@ def test_outputs_of_operators_that_stay_in_float32_keep_their_type(tmp_path: Pat
     result = step(tmp_path, model, "float16", impl=impl)
     assert result["outcome"] == "ok", result["message"]
     assert saved(result).graph.output == model.graph.output
+
+
+def overflowing() -> onnx.ModelProto:
+    """The first product leaves float16's range, the second one is harmless."""
+    return made(
+        "g (float[2, 4] x) => (float[2, 4] y)"
+        "{ [wide] a = MatMul (x, w)\n [back] b = Mul (a, s)\n [fine] y = MatMul (b, v) }",
+        w=normal(4, 4) * np.float32(1e6),
+        s=np.array(1e-6, np.float32),
+        v=normal(4, 4, seed=1),
+    )
+
+
+def test_nodes_that_float16_ruins_stay_in_float32(tmp_path: Path) -> None:
+    model = overflowing()
+    feeds = next(synthetic_feeds(model))
+    expected = outputs(model, tmp_path, feeds)[0]
+    result = step(tmp_path, model, "mixed_float16", True)
+    assert result["outcome"] == "ok", result["message"]
+    mixed = saved(result)
+    found = outputs(mixed, tmp_path, feeds)[0]
+    assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+    kinds = {tensor.name: tensor.data_type for tensor in mixed.graph.initializer}
+    assert kinds["w"] == onnx.TensorProto.FLOAT
+    assert kinds["v"] == onnx.TensorProto.FLOAT16
+    plain = saved(step(tmp_path, model, "float16"))
+    assert not cosine(expected, np.nan_to_num(outputs(plain, tmp_path, feeds)[0])) > 0.999
+
+
+def test_an_impossible_tolerance_leaves_the_model_unchanged(tmp_path: Path) -> None:
+    assert step(tmp_path, MODELS["mlp"](), "mixed_float16", True, rtol=1e-12)["outcome"] == "unchanged"
+
+
+def test_nodes_in_branches_that_float16_ruins_stay_in_float32(tmp_path: Path) -> None:
+    """Both branches name a value `a`, and read the same weights of the main graph."""
+    model = made(
+        """g (float[1, 4] x, bool[1] flag) => (float[1, 4] y)
+        { z = MatMul (x, v)
+          y = If (flag) <
+            then_branch = t () => (float[1, 4] p) { a = MatMul (z, w)\n b = Mul (a, s)\n p = MatMul (b, v) },
+            else_branch = e () => (float[1, 4] q) { a = MatMul (x, v)\n q = Add (a, z) } > }""",
+        w=normal(4, 4) * np.float32(1e6),
+        s=np.array(1e-6, np.float32),
+        v=normal(4, 4, seed=1),
+    )
+    result = step(tmp_path, model, "mixed_float16", True)
+    assert result["outcome"] == "ok", result["message"]
+    mixed = saved(result)
+    kinds = {tensor.name: tensor.data_type for tensor in mixed.graph.initializer}
+    assert kinds["w"] == onnx.TensorProto.FLOAT
+    assert kinds["v"] == onnx.TensorProto.FLOAT16
+    for flag in (True, False):
+        feeds = {"x": normal(1, 4, seed=2), "flag": np.array([flag])}
+        (found,), (expected,) = outputs(mixed, tmp_path, feeds), outputs(model, tmp_path, feeds)
+        assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+
+
+def test_a_large_model_gets_few_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = overflowing()
+    monkeypatch.setattr(half_floats, "CONVERTED_BYTES", weight_bytes(model))
+    assert step(tmp_path, model, "mixed_float16", True)["outcome"] == "unchanged", "one attempt, with all nodes"

@@ -10,8 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal, positive
 
-from autoopt.passes.quantize.channel_scales import own_weight
-from autoopt.passes.quantize.input_scales import InputScales, find_groups
+from autoopt.passes.quantize.channel_scales import InputScales, find_groups, own_weight
 
 BEFORE = {
     "layer normalization": "n = LayerNormalization <axis = -1> (x, s, b)",
