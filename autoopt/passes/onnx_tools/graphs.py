@@ -104,15 +104,6 @@ def weight_names(model: ModelProto) -> set[str]:
     return names_of(model.graph.initializer)
 
 
-def constant_names(graph: GraphProto) -> set[str]:
-    """Names of a graph's values that are fixed: initializers and outputs of Constant nodes."""
-    names = names_of(graph.initializer)
-    for node in graph.node:
-        if node.op_type == "Constant":
-            names.update(node.output)
-    return names
-
-
 def constant_tensors(graph: GraphProto) -> dict[str, TensorProto]:
     """The initializers and the tensors of Constant nodes of a graph, by the name of their value."""
     constants = by_name(graph.initializer)
