@@ -57,7 +57,7 @@ def dense(factors: np.ndarray) -> onnx.ModelProto:
     )
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 99), spread=st.floats(0, 5), kind=st.sampled_from(["plain", "depthwise", "dense"]))
 def test_the_float_model_computes_the_same_and_ranges_are_even(
     tmp_path_factory: pytest.TempPathFactory, seed: int, spread: float, kind: str
@@ -154,7 +154,7 @@ def smoothed(folder: Path, model: onnx.ModelProto, alpha: float) -> onnx.ModelPr
     return model if result is None else ir.to_proto(result)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(spread=st.floats(0, 8), alpha=st.floats(0, 1), shared=st.booleans())
 def test_the_float_model_computes_the_same(
     tmp_path_factory: pytest.TempPathFactory, spread: float, alpha: float, shared: bool

@@ -73,7 +73,7 @@ def test_folding_counts_the_absolute_values(values: np.ndarray, bins: int) -> No
 
 
 @given(st.lists(ARRAYS, min_size=1, max_size=3))
-@settings(max_examples=20)
+@settings(max_examples=5)
 def test_ranges_of_several_tensors_at_once_are_those_of_each_alone(arrays: list[np.ndarray]) -> None:
     together = {str(number): histogram(values, 512) for number, values in enumerate(arrays)}
     ranges = entropy_ranges(together, 512)

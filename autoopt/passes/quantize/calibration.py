@@ -141,16 +141,16 @@ def calibrate(
         collector = _Collector(stored, reader, collected, large=is_large(model) and not is_split(stored))
         ranges = collector.ranges(method, settings)
         extremes = collector.statistics.extremes
-    finite = {name for name, pair in extremes.items() if _is_finite(pair)}
-    found = {name: value for name, value in ranges.items() if name in finite}
+    usable = {name for name, pair in extremes.items() if _is_finite(pair)}
+    found = {name: value for name, value in ranges.items() if name in usable}
     save_tensors_data(TensorsData(CalibrationMethod[method], found), path)
-    scores = {node.input[0] for node in walk_nodes(model.graph) if node.op_type == "Softmax"}
-    spans = {name: float(high) - float(low) for name, (low, high) in extremes.items()}
-    wide = {name for name in finite & scores if spans[name] > QUANTIZATION.widest_scores}
-    usable = frozenset(finite - wide)
-    return Ranges(
-        path, usable, frozenset(extremes) - usable, {name: float(high) for name, (_, high) in extremes.items()}
-    )
+    for node in walk_nodes(model.graph):
+        if node.op_type == "Softmax" and node.input[0] in usable:
+            low, high = map(float, extremes[node.input[0]])
+            if high - low > QUANTIZATION.widest_scores:
+                usable.remove(node.input[0])
+    highest = {name: float(high) for name, (_, high) in extremes.items()}
+    return Ranges(path, frozenset(usable), frozenset(extremes) - usable, highest)
 
 
 class _Collector:

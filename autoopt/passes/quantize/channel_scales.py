@@ -183,7 +183,7 @@ def _absorb(value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> b
     if node.op_type == "Mul":
         return any(_scale_channels(factor, factors) for factor in node.inputs)
     first, end = SCALES.get(node.op_type, (0, 0))
-    weights = [weight for weight in node.inputs[first:end] if weight is not None]
+    weights = list(filter(None, node.inputs[first:end]))
     # Nothing may change unless all of them can.
     if not weights or not all(_is_vector(weight, factors) for weight in weights):
         return False

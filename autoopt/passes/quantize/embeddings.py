@@ -49,28 +49,33 @@ def returned_values(model: ir.Model) -> list[ir.Value]:
 
 def last_products(model: ir.Model, products: Sequence[ir.Node]) -> list[ir.Node]:
     """Those of the `products` whose results a model returns, but for a bias, a scale, a softmax and the like."""
-    reached: set[ir.Node] = set()
-    nodes = [value.producer() for value in returned_values(model)]
-    while nodes:
-        node = nodes.pop()
-        if node is None:
-            continue
-        reached.add(node)
-        computed = [value for value in node.inputs if value is not None and not value.is_initializer()]
-        if node.op_type in ELEMENTWISE and node.domain in DEFAULT_DOMAINS and len(computed) == 1:
-            nodes.append(computed[0].producer())
-    return [node for node in products if node in reached]
+    last = {node for value in returned_values(model) for node in _nodes_behind(value)}
+    return [node for node in products if node in last]
+
+
+def _nodes_behind(value: ir.Value) -> Iterator[ir.Node]:
+    """Yield the node that makes a value, and those before it through elementwise ones of one computed value."""
+    node = value.producer()
+    while node is not None:
+        yield node
+        computed = [each for each in node.inputs if each is not None and not each.is_initializer()]
+        if node.op_type not in ELEMENTWISE or node.domain not in DEFAULT_DOMAINS or len(computed) != 1:
+            return
+        node = computed[0].producer()
 
 
 def table_reads(graph: ir.Graph, excluded: Collection[str] = ()) -> Iterator[tuple[ir.Node, ir.Value]]:
     """Yield each Gather of rows of a fixed float table, with the table, except for the nodes with `excluded` names."""
     for node in graph:
         table = node.inputs[0] if node.op_type == "Gather" and node.domain in DEFAULT_DOMAINS else None
-        if table is None or node.name in excluded or not is_weight(table) or node.attributes.get_int("axis", 0) != 0:
+        if table is None or node.name in excluded or node.attributes.get_int("axis", 0) != 0:
             continue
-        tensor = table.const_value if table.graph is graph else None
-        if tensor is not None and len(tensor.shape) == 2 and tensor.dtype in FLOATS:
+        if is_weight(table) and table.graph is graph and _is_float_matrix(table.const_value):
             yield node, table
+
+
+def _is_float_matrix(tensor: ir.TensorProtocol | None) -> bool:
+    return tensor is not None and len(tensor.shape) == 2 and tensor.dtype in FLOATS
 
 
 def tied_tables(model: ir.Model, products: Sequence[ir.Node]) -> dict[str, str]:

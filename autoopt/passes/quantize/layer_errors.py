@@ -271,15 +271,20 @@ def correct_biases(
     weights = by_name(model.graph.initializer)
     reads = Counter(name for node in walk_nodes(model.graph) for name in node.input)
     for node, exact, noisy in run_alone(model, nodes, ranges, feeds, work, per_channel=per_channel):
-        channels = 1 if node.op_type == "Conv" else exact[0].ndim - 1
-        axes = tuple(axis for axis in range(exact[0].ndim) if axis != channels)
-        shift = np.mean([(rough - right).mean(axis=axes) for right, rough in zip(exact, noisy, strict=True)], axis=0)
-        tensor = weights.get(node.input[2])
+        tensor, shift = weights.get(node.input[2]), _mean_shift(node, exact, noisy)
         if tensor is None or reads[tensor.name] > 1 or tensor.data_type != tensor.FLOAT:
             continue
         if tuple(tensor.dims) == shift.shape and np.isfinite(shift).all():
             corrected = numpy_helper.to_array(tensor) - shift
             tensor.CopyFrom(numpy_helper.from_array(corrected.astype(np.float32), tensor.name))
+
+
+def _mean_shift(node: NodeProto, exact: Sequence[np.ndarray], noisy: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean error of each channel of a layer's output, given by item."""
+    channels = 1 if node.op_type == "Conv" else exact[0].ndim - 1
+    axes = tuple(axis for axis in range(exact[0].ndim) if axis != channels)
+    shifts = [(rough - right).mean(axis=axes) for right, rough in zip(exact, noisy, strict=True)]
+    return np.asarray(np.mean(shifts, axis=0))
 
 
 def correctable(model: ModelProto, excluded: Sequence[str]) -> list[NodeProto]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -213,16 +213,24 @@ def _common_contract(inputs: Sequence[ir.Value], context: PassContext) -> Retry 
     """Ask to run again with what all calibration items have in common; None if the model already demands it."""
     if context.calibration is None:
         raise Refused("needs values or shapes, or calibration data to take them from")
-    common: dict[str, _Common] = {}
-    for feed in context.calibration():
-        for name, array in feed.items():
-            common.setdefault(name, _Common(array, list(array.shape))).add(array)
-    known = [(str(value.name), value) for value in inputs if str(value.name) in common]
-    values: dict[str, JsonValue] = {name: common[name].first.tolist() for name, _ in known if common[name].is_constant}
+    common = _in_common(context.calibration())
+    values: dict[str, JsonValue] = {}
     shapes: dict[str, JsonValue] = {}
-    for name, value in known:
-        if name not in values and common[name].fixes(value):
-            shapes[name] = list(common[name].sizes)
+    for value in inputs:
+        name, found = str(value.name), common.get(str(value.name))
+        if found is not None and found.is_constant:
+            values[name] = found.first.tolist()
+        elif found is not None and found.fixes(value):
+            shapes[name] = list(found.sizes)
     if len(values) == len(inputs) or not (values or shapes):
         return None
     return Retry("values and sizes taken from the calibration data", {"values": values, "shapes": shapes})
+
+
+def _in_common(feeds: Iterable[Mapping[str, np.ndarray]]) -> dict[str, _Common]:
+    """What all arrays of an input have in common, by the name of the input."""
+    common: dict[str, _Common] = {}
+    for feed in feeds:
+        for name, array in feed.items():
+            common.setdefault(name, _Common(array, list(array.shape))).add(array)
+    return common
