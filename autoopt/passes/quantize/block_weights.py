@@ -197,7 +197,13 @@ def compensated(inputs: np.ndarray, matrix: np.ndarray, grid: BlockGrid) -> Bloc
     """
     inner = len(matrix)
     rest = grid.split(matrix).reshape(-1, matrix.shape[1]).astype(np.float64)
-    factor = _inverse_factor(inputs, len(rest))
+    # The upper Cholesky factor of the inverse of the damped Hessian, in which padding and dead channels have 1.
+    rows = inputs.astype(np.float64)
+    products = rows.T @ rows
+    products += np.diag(np.where(np.diag(products) == 0, 1, DAMPING * np.diag(products).mean()))
+    hessian = np.eye(len(rest))
+    hessian[:inner, :inner] = products
+    factor: np.ndarray = np.linalg.cholesky(np.linalg.inv(hessian)).T
     padded = np.pad(inputs, ((0, 0), (0, len(rest) - inner)))
     levels, scales, zeros = np.empty_like(rest), [], []
     for start in range(0, len(rest), grid.block_size):
@@ -214,17 +220,6 @@ def compensated(inputs: np.ndarray, matrix: np.ndarray, grid: BlockGrid) -> Bloc
         zeros.append(zero)
     scale = np.concatenate(scales).astype(matrix.dtype)
     return BlockWeights(grid, inner, levels.reshape(len(scale), -1, matrix.shape[1]), scale, np.concatenate(zeros))
-
-
-def _inverse_factor(inputs: np.ndarray, size: int) -> np.ndarray:
-    """The upper Cholesky factor of the inverse of the damped Hessian, (size, size); padding and dead channels get 1."""
-    rows = inputs.astype(np.float64)
-    hessian = rows.T @ rows
-    hessian += np.diag(np.where(np.diag(hessian) == 0, 1, DAMPING * np.diag(hessian).mean()))
-    padded = np.eye(size)
-    padded[: len(hessian), : len(hessian)] = hessian
-    factor: np.ndarray = np.linalg.cholesky(np.linalg.inv(padded)).T
-    return factor
 
 
 def dequantized(

@@ -150,29 +150,26 @@ class InputScales:
 
     def move(self, value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> bool:
         """Scale the weights of these layers by input channel and divide the value; False if that is impossible."""
-        if not _absorb(value, consumers, 1 / factors):
-            if not self._insert:
-                return False
-            self._multiply(value, consumers, 1 / factors)
+        is_absorbed = _absorb(value, consumers, 1 / factors)
+        if not is_absorbed and not self._insert:
+            return False
         for node in consumers:
             scale_inputs(node, factors)
-        return True
-
-    def _multiply(self, value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> None:
-        scaled = new_name(f"{value.name}_scaled", self._names)
-        name = new_name(f"{value.name}_factors", self._names)
-        tensor = ir.tensor(factors.astype(np.float32), name=name)
+        if is_absorbed:
+            return True
+        name, maker = new_name(f"{value.name}_factors", self._names), value.producer()
+        tensor = ir.tensor((1 / factors).astype(np.float32), name=name)
         constant = ir.Value(name=name, const_value=tensor)
         self._graph.register_initializer(constant)
-        product = ir.node("Mul", [value, constant], name=scaled)
-        product.outputs[0].name = scaled
-        maker = value.producer()
+        product = ir.node("Mul", [value, constant], name=new_name(f"{value.name}_scaled", self._names))
+        product.outputs[0].name = product.name
         if maker is None:
             self._graph.insert_before(self._first, product)
         else:
             self._graph.insert_after(maker, product)
         for consumer in consumers:
             consumer.replace_input_with(0, product.outputs[0])
+        return True
 
 
 def _absorb(value: ir.Value, consumers: list[ir.Node], factors: np.ndarray) -> bool:

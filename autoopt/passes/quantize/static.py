@@ -221,7 +221,11 @@ class StaticQuantization(Pass):
         if retry:
             return retry
         if self.bias_correction:
-            self._correct_biases(proto, ranges)
+            io.load_weights(proto)  # its layers run by themselves
+            most, op_types = QUANTIZATION.correction_items, self.quantized_op_types()
+            feeds = few_items(list(CalibrationReader(self.context, most)), most)
+            nodes = [node for node in correctable(proto, self.nodes_to_exclude) if node.op_type in op_types]
+            correct_biases(proto, ranges, feeds, self.context.work, nodes, self.per_channel)
         try:
             return self.quantize(proto, ranges.path)
         except ValueError:  # bodies read values that would be integers
@@ -335,14 +339,6 @@ class StaticQuantization(Pass):
                 calibration_cache_path=ranges,
             )
         return quantized.load()
-
-    def _correct_biases(self, model: ModelProto, ranges: Ranges) -> None:
-        io.load_weights(model)  # its layers run by themselves
-        most = QUANTIZATION.correction_items
-        feeds = few_items(list(CalibrationReader(self.context, most)), most)
-        op_types = self.quantized_op_types()
-        nodes = [node for node in correctable(model, self.nodes_to_exclude) if node.op_type in op_types]
-        correct_biases(model, ranges, feeds, self.context.work, nodes, self.per_channel)
 
     def quantized_op_types(self) -> list[str]:
         """Operator types to quantize. Sorted, because the order of the library's own set changes between processes."""
