@@ -17,7 +17,6 @@ from micro_models import MODELS, branches_of_outer_weights, made, normal
 
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.graphs import sort_nodes
 from autoopt.passes.patches.float16_rounding import PIECE, round_to_float16
 from autoopt.passes.precision import half_floats
 from autoopt.passes.precision.half_floats import BFloat16, Float16
@@ -78,16 +77,6 @@ def test_limits_of_the_converters_are_worked_around(tmp_path: Path, impl: str, l
     weights = {"w": normal(4, 3), "k": np.array([2], np.int64), "axis": np.array(1, np.int64)}
     used = {name: array for name, array in weights.items() if f", {name})" in LIMITS[limit]}
     half(tmp_path, made(LIMITS[limit], **used), impl=impl)
-
-
-def test_nodes_out_of_order_are_sorted() -> None:
-    model = MODELS["mlp"]()
-    shuffled = list(reversed(model.graph.node))
-    del model.graph.node[:]
-    model.graph.node.extend(shuffled)
-    with pytest.raises(onnx.checker.ValidationError):
-        onnx.checker.check_model(model)
-    onnx.checker.check_model(sort_nodes(model), full_check=True)
 
 
 def test_the_converters_result_is_sorted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from micro_models import made, normal
+from onnx import ModelProto, TensorProto, numpy_helper
 from onnxruntime.quantization import (
     CalibrationDataReader,
     QuantFormat,
@@ -34,48 +35,28 @@ CHANNELS = hnp.arrays(
 
 def network(branches: bool = False) -> ModelProto:
     """A convolution, products, a Gemm that is replaced, and on request a branch with weights of its own."""
-    rng = np.random.default_rng(0)
-
-    def weight(name: str, *shape: int) -> TensorProto:
-        return numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
-
-    inner = helper.make_graph(
-        [helper.make_node("MatMul", ["flat", "inner"], ["branched"])],
-        "then",
-        [],
-        [helper.make_tensor_value_info("branched", TensorProto.FLOAT, None)],
-        [weight("inner", WIDTH, WIDTH)],
+    square = (WIDTH, WIDTH)
+    weights = {"kernel": normal(WIDTH, 3, 3, 3), "w": normal(*square, seed=1), "g": normal(*square, seed=2)}
+    weights |= {"bias": normal(WIDTH), "shape": np.array([-1, WIDTH]), "condition": np.array(True)}
+    branch = """
+        y = If (condition) <
+            then_branch = t () => (float[r, 24] branched) { branched = MatMul (flat, inner) },
+            else_branch = e () => (float[r, 24] other) { other = Relu (flat) }
+        >"""
+    end, tail = ("y", branch) if branches else ("flat", "")
+    model = made(
+        f"""g (float[n, 3, 8, 8] x) => (float[r, 24] {end}) {{
+            [conv] c = Conv <pads = [1, 1, 1, 1]> (x, kernel)
+            rows = Reshape (c, shape)
+            [product] m = MatMul (rows, w)
+            [gemm] flat = Gemm (m, g, bias){tail}
+        }}""",
+        **weights,
     )
-    other = helper.make_graph(
-        [helper.make_node("Relu", ["flat"], ["other"])],
-        "else",
-        [],
-        [helper.make_tensor_value_info("other", TensorProto.FLOAT, None)],
-    )
-    nodes = [
-        helper.make_node("Conv", ["x", "kernel"], ["c"], name="conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Reshape", ["c", "shape"], ["rows"], name="reshape"),
-        helper.make_node("MatMul", ["rows", "w"], ["m"], name="product"),
-        helper.make_node("Gemm", ["m", "g", "bias"], ["flat"], name="gemm"),
-    ]
     if branches:
-        nodes.append(helper.make_node("If", ["condition"], ["y"], name="if", then_branch=inner, else_branch=other))
-    weights = [
-        weight("kernel", WIDTH, 3, 3, 3),
-        weight("w", WIDTH, WIDTH),
-        weight("g", WIDTH, WIDTH),
-        weight("bias", WIDTH),
-        numpy_helper.from_array(np.array([-1, WIDTH]), "shape"),
-        numpy_helper.from_array(np.array(True), "condition"),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "network",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
-        [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)],
-        weights,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        inner = numpy_helper.from_array(normal(*square, seed=3), "inner")
+        model.graph.node[-1].attribute[0].g.initializer.append(inner)
+    return model
 
 
 class Reader(CalibrationDataReader):
