@@ -104,7 +104,7 @@ class CalibratedWeightQuantization(Pass):
         nodes = [node for node in products if has_own_matrix(node)]
         if not nodes:
             return None
-        tied = tied_tables(model, nodes)
+        tied = tied_tables(model, nodes, self.embedding_bits)
         layers = self._layers(model, nodes, tied)
         if self.algorithm in ("awq", "awq_gptq"):
             self._scale_channels(model, layers)

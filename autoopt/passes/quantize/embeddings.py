@@ -78,10 +78,13 @@ def _is_float_matrix(tensor: ir.TensorProtocol | None) -> bool:
     return tensor is not None and len(tensor.shape) == 2 and tensor.dtype in FLOATS
 
 
-def tied_tables(model: ir.Model, products: Sequence[ir.Node]) -> dict[str, str]:
-    """Name of a table -> that of the result of one of the `products` (MatMul) whose weight is the table transposed."""
+def tied_tables(model: ir.Model, products: Sequence[ir.Node], bits: int) -> dict[str, str]:
+    """Name of a table -> that of the result of one of the `products` (MatMul) whose weight is the table transposed.
+
+    Empty for tables of 0 bits, which stay in float.
+    """
     tied: dict[str, str] = {}
-    for _, table in table_reads(model.graph):
+    for _, table in table_reads(model.graph) if bits else ():
         for node in products:
             if is_transposed(table, node.inputs[1]):
                 tied.setdefault(str(table.name), str(node.outputs[0].name))

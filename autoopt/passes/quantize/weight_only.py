@@ -108,7 +108,7 @@ class WeightOnlyQuantization(Pass):
         retry = self._fit_blocks(matmuls)
         if retry is not None:
             return retry
-        tied = tied_tables(model, products)
+        tied = tied_tables(model, products, self.embedding_bits)
         before = _quantized_count(model)
         with quiet():
             if matmuls:
