@@ -1,4 +1,4 @@
-"""Interpreters of their own for passes whose libraries the tests do without."""
+"""Interpreters of their own: with libraries that the tests do without, or with few."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import sys
 import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+SITE = Path(np.__file__).parent.parent
+RUNTIME = ("numpy", "numpy.libs", "onnxruntime")
+"""Entries of `SITE` that measuring needs."""
+ALL_BUT_AUTOOPT = tuple(entry.name for entry in SITE.iterdir() if "autoopt" not in entry.name)
 ROOT = Path(__file__).parents[1]
 
 
@@ -33,6 +38,16 @@ def interpreter(folder: Path, library: str, *others: str) -> Path:
     if done.returncode:
         pytest.skip(f"no {version} on the package index: {done.stderr[-200:]}")
     return made
+
+
+def linked_interpreter(folder: Path, *names: str) -> str:
+    """A new one without pip or autoopt; it has these entries of our own site-packages, nothing else."""
+    venv.create(folder, with_pip=False)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for name in names:
+        if (SITE / name).exists():
+            (site / name).symlink_to(SITE / name)
+    return str(folder / "bin" / "python")
 
 
 def bare_interpreter(folder: Path, *packages: str) -> Path:

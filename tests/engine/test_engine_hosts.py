@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
+from interpreters import ALL_BUT_AUTOOPT, RUNTIME, linked_interpreter
 
 from autoopt.errors import ConfigError, InputError
 from autoopt.problem.resolve import make_plan
@@ -17,7 +15,6 @@ from autoopt.store import open_store
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
-SITE = Path(np.__file__).parent.parent
 CHAIN: dict[str, Any] = {
     "passes": {"tidy": "simplify", "quant": "dynamic_quantization"},
     "chains": [["tidy", "quant"]],
@@ -29,13 +26,7 @@ CHAIN: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter that has numpy and onnxruntime, and no autoopt."""
-    folder = tmp_path_factory.mktemp("env")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    site = next(folder.glob("lib/python*/site-packages"))
-    for name in ("numpy", "numpy.libs", "onnxruntime"):
-        if (SITE / name).exists():
-            (site / name).symlink_to(SITE / name)
-    return str(folder / "bin" / "python")
+    return linked_interpreter(tmp_path_factory.mktemp("env"), *RUNTIME)
 
 
 def test_passes_and_metrics_in_another_interpreter(go: Any, mlp_file: Path, tmp_path: Path, bare_python: str) -> None:
@@ -71,17 +62,14 @@ def stamp(model, text: Annotated[str, Categorical(["a", "b"])] = "a"):
 def plugin_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter with all of autoopt's libraries, and a plug-in that this one lacks."""
     folder = tmp_path_factory.mktemp("plugin_env")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = linked_interpreter(folder, *ALL_BUT_AUTOOPT)
     site = next(folder.glob("lib/python*/site-packages"))
-    for entry in SITE.iterdir():
-        if "autoopt" not in entry.name:
-            (site / entry.name).symlink_to(entry)
     (site / "stamping.py").write_text(PLUGIN)
     info = site / "stamping-1.5.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stamping\nVersion: 1.5\n")
     (info / "entry_points.txt").write_text("[autoopt.passes]\nstamp = stamping:stamp\n")
-    return str(folder / "bin" / "python")
+    return python
 
 
 def test_a_pass_that_only_another_interpreter_has_is_planned_and_run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir
@@ -14,6 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 from children import HANG_SECONDS
+from interpreters import ALL_BUT_AUTOOPT, RUNTIME, linked_interpreter
 
 from autoopt.measure.meters import METERS
 from autoopt.measure.request import MeasureRequest
@@ -26,17 +26,6 @@ from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
 
 INTERPRETERS = ("local", "python_env", "isolated_ort")
-SITE = Path(np.__file__).parent.parent
-
-
-def environment_with(folder: Path, *names: str) -> str:
-    """A new interpreter without pip or autoopt; it has these entries of our own site-packages, nothing else."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    site = next(folder.glob("lib/python*/site-packages"))
-    for name in names:
-        if (SITE / name).exists():
-            (site / name).symlink_to(SITE / name)
-    return str(folder / "bin" / "python")
 
 
 @pytest.fixture(scope="module", params=INTERPRETERS)
@@ -45,10 +34,9 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with chdir(tmp_path_factory.mktemp("elsewhere")):
         python = None
         if request.param == "python_env":
-            names = [entry.name for entry in SITE.iterdir() if "autoopt" not in entry.name]
-            python = environment_with(tmp_path_factory.mktemp("full"), *names)
+            python = linked_interpreter(tmp_path_factory.mktemp("full"), *ALL_BUT_AUTOOPT)
         elif request.param == "isolated_ort":
-            python = environment_with(tmp_path_factory.mktemp("isolated"), "numpy", "numpy.libs", "onnxruntime")
+            python = linked_interpreter(tmp_path_factory.mktemp("isolated"), *RUNTIME)
         with open_host(request.param, python) as made:
             yield made
 
@@ -142,7 +130,7 @@ def test_the_time_limit_ends_a_call(host: Host, payload: dict[str, object], tmp_
 
 
 def test_without_lending_an_isolated_interpreter_has_only_its_own(tmp_path: Path) -> None:
-    python = environment_with(tmp_path / "bare")
+    python = linked_interpreter(tmp_path / "bare")
     with WorkerPool(size=1, python=python) as pool:
         assert pool.call("autoopt.model.worker:runtime", {}).value == {
             "python": sys.version.split()[0],
@@ -162,7 +150,7 @@ def test_without_lending_an_isolated_interpreter_has_only_its_own(tmp_path: Path
 def test_measuring_needs_numpy_and_onnxruntime_and_nothing_else(
     payload: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthetic: bool
 ) -> None:
-    python = environment_with(tmp_path / "pure", "numpy", "numpy.libs", "onnxruntime")
+    python = linked_interpreter(tmp_path / "pure", *RUNTIME)
     meters = {"size": "size", "latency": "latency_p50", "memory": "peak_memory", "fidelity": "cosine"}
     if not synthetic:
         meters |= {"task": "accuracy"}
