@@ -242,7 +242,11 @@ class Gate:
             self._pause_work(passage, paused)
             yield
         finally:
-            self._resume_work(paused)
+            with self._guard:
+                for thread in paused & self._work.keys():
+                    self._work[thread].lock_again()
+                for thread in paused:
+                    resume_call_of(thread)
 
     def _pause_work(self, passage: Passage, paused: set[int]) -> None:
         """Pause all work under way that can be paused, and add its threads to `paused`."""
@@ -258,13 +262,6 @@ class Gate:
                 if paused == self._work.keys():
                     return
             time.sleep(TRY_SECONDS)
-
-    def _resume_work(self, paused: set[int]) -> None:
-        with self._guard:
-            for thread in paused & self._work.keys():
-                self._work[thread].lock_again()
-            for thread in paused:
-                resume_call_of(thread)
 
     @contextmanager
     def _turn(self, patience: Patience, *, alone: bool) -> Iterator[Passage]:
