@@ -37,6 +37,11 @@ DEFAULT_QUALITY = {
 """Default quality constraint by metric; `benchmarks/quality` calibrates the one for data without labels."""
 BESIDE = {AGREEMENT: ("relative_l2", "max_abs_error")}
 """Metrics that are measured beside a default one."""
+DEFAULT_METRICS: Final = (
+    *(*DEFAULT_QUALITY, "balanced_accuracy", *BESIDE[AGREEMENT]),
+    *(FIRST_TOKEN, "size", *PER_INFERENCE),
+)
+"""Metrics that are measured or limited though the user does not name them."""
 RARE: Final = 5
 """A class is rare if it has fewer items than so many times the drop in accuracy that is accepted."""
 
@@ -130,74 +135,82 @@ class GoalOptions:
 
 def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal, list[str]]:
     """Fill in the defaults, which depend on the labels of the evaluation data. Also return notes on the defaults."""
-    custom = request.custom
     default_quality = _task_metric(data) or AGREEMENT
     objectives = list(request.objectives) or [default_objective(decodes=request.generates)]
-    constraints = list(request.constraints or ())
     extra, notes = list(request.extra_metrics), []
     if request.generates and not request.objectives:
         extra.append(FIRST_TOKEN)
         prompts = f"{option('minimize', 'latency')} is for prompts alone"
         notes.append(f"a decoder with a cache: maximizing tokens per second; {prompts}")
-    if _needs_quality_constraint(request):
-        for default, note in _default_limits(default_quality, data):
-            constraints.append(default)
-            notes.append(note)
+    stated = [*_names(objectives), *_names(request.constraints or ()), *extra]
+    metrics = {name: get_metric(name, request.custom) for name in (*stated, *DEFAULT_METRICS)}
+    defaults = _default_limits(request, metrics, default_quality, data)
+    constraints = [*(request.constraints or ()), *defaults]
+    notes += defaults.values()
     if not request.unverified:
-        notes += _quality_notes(constraints, custom, data)
-    extra += BESIDE.get(default_quality, ())
-    names = [*(objective.metric for objective in objectives), *(limit.metric for limit in constraints)]
-    quality = _first_quality((*names[len(objectives) :], *names), custom) or default_quality
+        notes += _quality_notes(constraints, metrics, data)
+    limited = _names(constraints)
+    names = [*_names(objectives), *limited]
+    quality = _first_quality((*limited, *names), metrics) or default_quality
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
-        metrics=_measured_metrics([*names, *extra, "size", quality], custom),
-        front=_front(objectives, quality, custom),
-        custom=dict(custom),
+        metrics=_measured([*names, *extra, *BESIDE.get(default_quality, ()), "size", quality], metrics),
+        front=_front(objectives, quality, metrics),
+        custom=dict(request.custom),
     )
     return goal, notes
 
 
-def _measured_metrics(names: Sequence[str], custom: Mapping[str, Metric]) -> tuple[Metric, ...]:
+def _names(bounds: Sequence[Objective | Constraint]) -> list[str]:
+    return [bound.metric for bound in bounds]
+
+
+def _measured(names: Sequence[str], metrics: Mapping[str, Metric]) -> tuple[Metric, ...]:
     """The metrics of these names, each once, and times of inferences where they are measured anyway or nothing runs."""
-    kinds = {get_metric(name, custom).kind for name in names}
+    kinds = {metrics[name].kind for name in names}
     # No candidate is chosen that did not run, and a metric of the user need not run it.
     if "latency" in kinds or kinds.isdisjoint(("task", "fidelity")):
         names = [*names, *PER_INFERENCE]
-    return tuple(get_metric(name, custom) for name in dict.fromkeys(names))
+    return tuple(metrics[name] for name in dict.fromkeys(names))
 
 
-def _default_limits(metric: str, data: DataDescription | None) -> Iterator[tuple[Constraint, str]]:
-    """The default constraint on a metric with a note on it, and a second one where accuracy would hide a lost class.
+def _default_limits(
+    request: GoalRequest, metrics: Mapping[str, Metric], quality: str, data: DataDescription | None
+) -> dict[Constraint, str]:
+    """The default constraint on a metric of quality with a note on it, unless the user limits one or turns it off.
 
-    That limits the mean of the recalls: half of a class may be lost, but at most `RARE` times the limit on accuracy.
+    A second one is added where accuracy would hide a lost class. It limits the mean of the recalls: half of a class may
+    be lost, but at most `RARE` times the limit on accuracy.
     """
-    default = DEFAULT_QUALITY[metric]
+    if request.constraints is not None:
+        kinds = {metrics[constraint.metric].kind for constraint in request.constraints}
+        if not kinds or not kinds.isdisjoint(QUALITY):
+            return {}
+    default = DEFAULT_QUALITY[quality]
     if default.max_ratio is not None:
-        yield default, f"limit: {metric} at most {default.max_ratio} times your model's"
-    elif default.max_drop is None:
-        yield default, f"limit: {metric} with your model's outputs of at least {default.min}"
-    else:
-        yield default, f"limit: {metric} may drop by at most {default.max_drop} ({option('max_drop')})"
-        drop = default.max_drop
-        if metric != "accuracy" or data is None or data.classes < 2:
-            return
-        if data.smallest_class < RARE * drop * data.labelled:
-            most = round(min(RARE * drop, max(drop, 0.5 / data.classes)), 3)
-            rare = f"the smallest class has {data.smallest_class} of {data.labelled} labels"
-            note = f"limit: balanced_accuracy may drop by at most {most:g}, because {rare}"
-            yield Constraint("balanced_accuracy", max_drop=most), note
+        return {default: f"limit: {quality} at most {default.max_ratio} times your model's"}
+    drop = default.max_drop
+    if drop is None:
+        return {default: f"limit: {quality} with your model's outputs of at least {default.min}"}
+    limits = {default: f"limit: {quality} may drop by at most {drop} ({option('max_drop')})"}
+    if quality == "accuracy" and data is not None and 0 < data.smallest_class < RARE * drop * data.labelled:
+        most = round(min(RARE * drop, max(drop, 0.5 / data.classes)), 3)
+        rare = f"the smallest class has {data.smallest_class} of {data.labelled} labels"
+        note = f"limit: balanced_accuracy may drop by at most {most:g}, because {rare}"
+        limits[Constraint("balanced_accuracy", max_drop=most)] = note
+    return limits
 
 
-def _first_quality(names: Iterable[str], custom: Mapping[str, Metric]) -> str | None:
+def _first_quality(names: Iterable[str], metrics: Mapping[str, Metric]) -> str | None:
     """The first metric that compares outputs with labels or that the user defines, else the first of fidelity.
 
     Where the user names only fidelity, nothing else is measured: labels such as the names of folders may not be about
     the outputs.
     """
-    metrics = [get_metric(name, custom) for name in names]
+    found = [metrics[name] for name in names]
     for kinds in (("task", "custom"), ("fidelity",)):
-        for metric in metrics:
+        for metric in found:
             if metric.kind in kinds:
                 return metric.name
     return None
@@ -210,22 +223,14 @@ def _task_metric(data: DataDescription | None) -> str | None:
     return TASK_METRIC.get(str(data.label_kind), "accuracy")
 
 
-def _needs_quality_constraint(request: GoalRequest) -> bool:
-    """True unless a constraint limits the quality, or an explicitly empty list turns the default off."""
-    if request.constraints is None:
-        return True
-    kinds = {get_metric(constraint.metric, request.custom).kind for constraint in request.constraints}
-    return bool(kinds) and kinds.isdisjoint(QUALITY)
-
-
 def _quality_notes(
-    constraints: Sequence[Constraint], custom: Mapping[str, Metric], data: DataDescription | None
+    constraints: Sequence[Constraint], metrics: Mapping[str, Metric], data: DataDescription | None
 ) -> Iterator[str]:
     """Say what the data cannot show about the quality of any candidate."""
-    kinds = {get_metric(constraint.metric, custom).kind for constraint in constraints}
+    kinds = {metrics[constraint.metric].kind for constraint in constraints}
     if data is not None and data.labels:
         for constraint in constraints:
-            yield from _resolution_notes(constraint, get_metric(constraint.metric, custom), data.items)
+            yield from _resolution_notes(constraint, metrics[constraint.metric], data.items)
     elif "fidelity" in kinds and not kinds & {"task", "custom"}:
         origin = "no data" if data is None else "no labels"
         yield (
@@ -246,9 +251,9 @@ def _resolution_notes(constraint: Constraint, metric: Metric, items: int) -> Ite
         )
 
 
-def _front(objectives: Sequence[Objective], quality: str, custom: Mapping[str, Metric]) -> tuple[Objective, ...]:
+def _front(objectives: Sequence[Objective], quality: str, metrics: Mapping[str, Metric]) -> tuple[Objective, ...]:
     """The objectives of the Pareto front: the user's, the size and a quality."""
     front = {objective.metric: objective for objective in objectives}
     for name in ("size", quality):
-        front.setdefault(name, Objective(name, get_metric(name, custom).direction))
+        front.setdefault(name, Objective(name, metrics[name].direction))
     return tuple(front.values())
