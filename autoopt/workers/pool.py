@@ -275,24 +275,20 @@ def gated_call(
         return pool.call(function, payload, timeout, memory)
 
 
-def reading_call(pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float) -> CallResult:
-    """Make a call that only reads, at once, and once more with nothing else running if other work may have ended it."""
-    return _or_alone(pool.call(function, payload, timeout), pool, function, payload, timeout)
-
-
-def repeated_call(pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float) -> CallResult:
-    """Make a call behind the gate, and once more with nothing else running if other work may have made it fail."""
-    return _or_alone(gated_call(pool, function, payload, timeout), pool, function, payload, timeout)
-
-
-def _or_alone(
-    result: CallResult, pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float
+def repeated_call(
+    pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float, *, gated: bool = True
 ) -> CallResult:
-    """The result of a call, or that of the same call alone on the machine if other work may have ended it."""
+    """Make a call, and once more with nothing else running if other work may have made it fail."""
+    result = gated_call(pool, function, payload, timeout) if gated else pool.call(function, payload, timeout)
     if result.cause is Cause.MACHINE:
         with Gate(on_wait=report_waiting).measuring():
             result = pool.call(function, payload, timeout)
     return result
+
+
+def reading_call(pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float) -> CallResult:
+    """Make a call that only reads, as `repeated_call` does, but without waiting at the gate."""
+    return repeated_call(pool, function, payload, timeout, gated=False)
 
 
 def call_once(function: str, payload: dict[str, Any], timeout: float | None = 60.0) -> CallResult:

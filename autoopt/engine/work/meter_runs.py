@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -265,26 +266,19 @@ class Rounds:
     _next_numbers: dict[str, int] = field(default_factory=dict)
 
     def load(self, candidates: Iterable[Candidate]) -> None:
-        """Look up what the store has of these candidates."""
+        """Look up what the store has of these candidates, page by page."""
         for candidate in candidates:
-            self._load(candidate)
-
-    def _load(self, candidate: Candidate) -> None:
-        records: list[EvaluationRecord] = []
-        # The number 0 is left to the trial.
-        next_number, first = 1, 0
-        while True:
-            keys = [self._meter_run(candidate, first + number, {}).key for number in range(PAGE)]
-            stored = self.ctx.store.results.evaluations(keys)
-            for number, key in enumerate(keys):
-                if key in stored:
-                    records.append(stored[key])
-                    next_number = max(next_number, first + number + 1)
-            if keys[-1] not in stored:
-                break
-            first += PAGE
-        self.records[candidate.key] = records
-        self._next_numbers[candidate.key] = next_number
+            self.records[candidate.key] = []
+            self._next_numbers[candidate.key] = 1  # the number 0 is left to the trial
+            for first in itertools.count(step=PAGE):
+                keys = [self._meter_run(candidate, first + number, {}).key for number in range(PAGE)]
+                stored = self.ctx.store.results.evaluations(keys)
+                for number, key in enumerate(keys, first):
+                    if key in stored:
+                        self.records[candidate.key].append(stored[key])
+                        self._next_numbers[candidate.key] = number + 1
+                if keys[-1] not in stored:
+                    break
 
     def good(self, candidate: str) -> list[EvaluationRecord]:
         """The measurements of a candidate that succeeded."""
