@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 BAR = "\\|"
 """A bar in the cell of a table."""
 RECORDS = {
-    "A run": ("run.py", ("RunResult", "TargetResult", "ChosenTarget", "WorkCounts")),
-    "A model": ("model.py", ("ModelResult", "Baseline")),
-    "Its measurements": ("measurement.py", ("MeasurementSummary", "ThroughputResult", "ProfileResult")),
+    "A run": ("run.py", ("RunResult", "PartResult", "ChosenTarget", "WorkCounts")),
+    "A model": ("model.py", ("ModelResult",)),
+    "Its measurements": ("model.py", ("MeasurementSummary", "ThroughputResult", "ProfileResult")),
     "A sweep": ("sweep.py", ("SweepResult", "SweepEntry", "EntryComparison", "MetricChange")),
 }
 """Title -> module of `autoopt.results` and its classes."""
