@@ -22,7 +22,7 @@ from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.goal import GoalOptions
 from autoopt.problem.problem import Limits
 from autoopt.problem.run_request import Again, RunRequest
-from autoopt.report.progress.progress import Progress, in_notebook
+from autoopt.report.progress import Progress, in_notebook
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec import DagSpec

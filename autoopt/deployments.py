@@ -1,31 +1,30 @@
-"""The deployments of `flows` on a Prefect server, with their limits, forms and the schedule of a night."""
+"""The deployments of `flows` on a Prefect server, with their limits, forms and the schedule of a night.
+
+Prefect derives the form of a deployment from the flow's parameters. `with_types` replaces types of some for the form
+alone: the flow takes what it took before, because every list of choices also takes another path or a document.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from uuid import UUID
 from zoneinfo import available_timezones
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
+from pydantic.json_schema import SkipJsonSchema
 
-from autoopt.errors import InputError, one_line
+from autoopt.errors import AutooptError, InputError, one_line
 from autoopt.orchestrate.automations import ensure_crash_automation, notify
 from autoopt.orchestrate.connection import DEFAULTS, set_defaults
-from autoopt.orchestrate.forms import (
-    HIDDEN,
-    choices,
-    dag_files,
-    file_or_content,
-    file_or_path,
-    overriding,
-    tags_of,
-    with_types,
-)
 from autoopt.orchestrate.names import TAG, Place
-from autoopt.spec.search import SearchFields
+from autoopt.spec import load_dag
 from autoopt.spec.zoo import addresses_of, load_zoo
 from autoopt.zoo.zoo_models import check_zoo
 
@@ -37,6 +36,12 @@ if TYPE_CHECKING:
 NIGHTS: Final = 1
 """Nights at once; a night that comes due during another one is cancelled."""
 POOL_VARIABLES: Final = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": DEFAULTS["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]}}
+MOST_FILES: Final = 200
+"""Files that are read to find DAGs."""
+_SKIP: Any = SkipJsonSchema
+HIDDEN: Final[Any] = Annotated[Any, _SKIP()]
+"""Type of a parameter that is not in the form."""
+PATTERNS: Final = ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml")
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,6 @@ def deployments_of(plan: Plan) -> list[RunnerDeployment]:
         "dag": file_or_content(dag_files(Path.cwd())),
         "data": file_or_content() | None,
         "calibration": file_or_content() | None,
-        "search": overriding(SearchFields) | None,
         "request": HIDDEN,
     }
     form = with_types(optimize_model, types)
@@ -117,7 +121,8 @@ def _night(plan: Plan, night: Night, flow: Flow[..., Any]) -> RunnerDeployment:
     zoo = load_zoo(night.zoo)
     file = str(night.zoo.absolute())
     types: dict[str, object] = {"zoo": choices([file]), "dag": file_or_path(dag_files(zoo.source.folder)) | None}
-    if tags := tags_of(zoo):
+    tags = sorted({tag for model in zoo.models for tag in model.tags})
+    if tags:
         types["only"] = choices(tags) | None
     parameters = {"zoo": file, "out": str(Path("out").absolute())}
     schedule = Cron(night.cron, timezone=night.timezone)
@@ -184,3 +189,52 @@ def _timezone(name: str | None) -> str:
         remedy = "use a name such as Europe/Berlin, with --timezone or TZ"
         raise InputError(f"{zone!r} is not the name of a time zone", where=where, remedy=remedy)
     return zone
+
+
+def with_types(flow: Flow[..., Any], types: Mapping[str, object]) -> Flow[..., Any]:
+    """The flow with other types of some parameters, for the form of its deployment.
+
+    `HIDDEN` leaves a parameter out of it.
+    """
+    from prefect import Flow
+
+    signature = inspect.signature(flow.fn, eval_str=True)
+    parameters = []
+    for name, parameter in signature.parameters.items():
+        annotation = types.get(name, parameter.annotation)
+        parameters.append(parameter.replace(annotation=annotation))
+
+    @functools.wraps(flow.fn)
+    def body(*args: object, **kwargs: object) -> object:
+        return flow.fn(*args, **kwargs)
+
+    body.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return Flow(body, name=flow.name, flow_run_name=flow.flow_run_name)
+
+
+def choices(values: Sequence[str]) -> Any:  # noqa: ANN401  a type
+    """The type of a field with one of these values."""
+    return Literal[tuple(values)]
+
+
+def file_or_path(files: Sequence[str] = ()) -> Any:  # noqa: ANN401  a type
+    """The type of a field with one of these files, or another path."""
+    path = Annotated[str, Field(title="path")]
+    return Annotated[choices(files), Field(title="choose")] | path if files else path
+
+
+def file_or_content(files: Sequence[str] = ()) -> Any:  # noqa: ANN401  a type
+    """The type of a field with one of these files, another path, or a document."""
+    return file_or_path(files) | Annotated[dict[str, Any], Field(title="content")]
+
+
+def dag_files(folder: Path) -> list[str]:
+    """The DAGs in a folder and its subfolders, hidden ones excepted, as absolute paths."""
+    files = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
+    visible = [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    found = []
+    for path in visible[:MOST_FILES]:
+        with suppress(AutooptError):
+            load_dag(path)
+            found.append(str(path.absolute()))
+    return found

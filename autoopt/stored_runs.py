@@ -14,7 +14,7 @@ from autoopt.metrics import Estimate
 from autoopt.report.charts import trade_off, trade_offs
 from autoopt.report.drawing import in_notebook
 from autoopt.report.pages import render
-from autoopt.report.run_list import RunRow, runs_table
+from autoopt.report.run_lists import RunRow, runs_table
 from autoopt.report.run_view import RunView, labelled_models
 from autoopt.report.table import plain
 from autoopt.report.words.verdict import verdict

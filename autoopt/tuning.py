@@ -467,7 +467,7 @@ RACE: Final = Race()
 
 @dataclass(frozen=True)
 class Changes:
-    """The thresholds of a change from night to night. `tests/zoo/test_zoo_change_points.py` simulates series."""
+    """The thresholds of a change from night to night. `tests/zoo/test_zoo_lasting_changes.py` simulates series."""
 
     min_nights: int = 3
     """Fewest nights of a level: one or two restless nights are none."""

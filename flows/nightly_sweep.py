@@ -23,8 +23,8 @@ from autoopt.orchestrate.submitted import run_in_pool
 from autoopt.results import RunResult, SweepResult
 from autoopt.script import only_allowed_scripts
 from autoopt.zoo.sweep import run_sweep
+from autoopt.zoo.sweep_report import message, sweep_markdown
 from autoopt.zoo.sweep_request import SweepRequest
-from autoopt.zoo.sweep_text import message, sweep_markdown
 from flows.optimize_model import Chains, Workers, search_as_flow
 
 

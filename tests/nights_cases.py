@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from autoopt.metrics import Estimate, Objective
 from autoopt.results import EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult, source_result
-from autoopt.zoo.night_history import StoredNight
+from autoopt.zoo.lasting_changes import StoredNight
 
 DAY = 86_400.0
 FIRST = 1_790_000_000.0

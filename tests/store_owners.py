@@ -6,9 +6,9 @@ import copy
 
 from autoopt.store import Store
 from autoopt.store.sql.claims import SqlClaims
+from autoopt.store.sql.history import SqlSweeps
 from autoopt.store.sql.results import SqlResults
 from autoopt.store.sql.runs import SqlRuns
-from autoopt.store.sql.sweeps import SqlSweeps
 from autoopt.store.sql.trials import SqlTrials
 
 

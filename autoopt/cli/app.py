@@ -19,7 +19,7 @@ import typer
 from autoopt.cli.completion import words_to_complete
 from autoopt.cli.help_page import set_help_pages
 from autoopt.cli.interrupts import ended_by_signals
-from autoopt.cli.output import USAGE_ERROR, example_text
+from autoopt.cli.output import USAGE_ERROR, example_text, show_logs
 from autoopt.errors import EXIT_INTERRUPTED, MAX_PATH_CHARS, AutooptError, InputError, bug_text, one_line
 from autoopt.json_codec import from_json
 from autoopt.option_names import speak_command_line
@@ -186,9 +186,6 @@ def _global_options(
     if debug:
         os.environ["AUTOOPT_DEBUG"] = "1"
     if verbose or debug:
-        # Imported only now: `logging` would slow down `autoopt --help`.
-        from autoopt.cli.logs import show_logs
-
         show_logs(debug)
 
 

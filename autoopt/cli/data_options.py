@@ -130,22 +130,16 @@ class DataOptions:
         # Imported only now, because --help does not need it.
         from autoopt.data.reading import Reading
 
-        return Reading(
-            label=self.label,
-            inputs=_inputs(self.inputs),
-            ignore=_names(self.ignore),
-            classes=_names(self.classes),
-            tokenizer=self.tokenizer,
-            length=self.length,
-            image_size=_size(self.image_size),
-            preprocess=self.preprocess,
-            grayscale=self.grayscale or None,
-            scale=self.scale,
-            mean=_numbers("--mean", self.mean),
-            std=_numbers("--std", self.std),
-            layout=self.layout,
-            sample_rate=self.sample_rate,
-        )
+        parsed = {
+            "inputs": _inputs(self.inputs),
+            "ignore": _names(self.ignore),
+            "classes": _names(self.classes),
+            "image_size": _size(self.image_size),
+            "grayscale": self.grayscale or None,
+            "mean": _numbers("--mean", self.mean),
+            "std": _numbers("--std", self.std),
+        }
+        return Reading(**{**vars(self), **parsed})
 
 
 def _inputs(text: str | None) -> list[str] | dict[str, str] | None:

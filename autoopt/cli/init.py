@@ -157,7 +157,7 @@ def plan(  # noqa: PLR0913  options of the command
     For a bare model, the DAG is the one that autoopt proposes; --verbose lists its chains and all reasons. Several
     targets, or models that belong together, have a plan each.
     """
-    from autoopt.cli.logs import is_verbose
+    from autoopt.cli.output import is_verbose
     from autoopt.dag.compiler.rendering import summary_text, tree_text
     from autoopt.problem.resolve import make_plans
 

@@ -128,8 +128,8 @@ def _is_file_name(name: str) -> bool:
 
 
 def _compare_runs(first: str, second: str, as_json: bool) -> int:
-    from autoopt.report.run_comparison import compare as compare_results
-    from autoopt.report.run_comparison import write_comparison
+    from autoopt.report.run_lists import compare as compare_results
+    from autoopt.report.run_lists import write_comparison
     from autoopt.store.finished import result_of
 
     with existing_store() as store:

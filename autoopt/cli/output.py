@@ -1,4 +1,4 @@
-"""Output of commands: one JSON document, or text for people."""
+"""Output of commands: one JSON document, text for people, log records on standard error."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import typer
 USAGE_ERROR: Final[Any] = typer.BadParameter.__base__
 """The parser's base error, which typer does not export."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
+"""Records of worker processes carry the process id of their worker."""
 
 
 def print_json(value: object, stream: TextIO | None = None) -> None:
@@ -83,3 +85,24 @@ def example_text(*lines: str) -> str:
     """The end of a help page with these command lines as examples."""
     # The parser joins the lines of a paragraph unless it begins with this character.
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def show_logs(debug: bool) -> None:
+    """Show the logger's records from level INFO on, or from DEBUG on."""
+    import logging  # only now: it would slow down `autoopt --help`
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(FORMAT))
+    logger = logging.getLogger("autoopt")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    if debug:
+        logger.setLevel(logging.DEBUG)
+
+
+def is_verbose() -> bool:
+    """True if `--verbose` or `--debug` was given."""
+    import logging
+
+    return logging.getLogger("autoopt").isEnabledFor(logging.INFO)

@@ -186,8 +186,10 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
 
 def _check_text(check: Mapping[str, Any], loads: bool) -> str:
     """The result of a step's check, which goes without graph optimization. A lossy model may be far from the source."""
+    if check["status"] == "not run":
+        return f"no check was possible: {plain_reason(one_line(str(check.get('reason', ''))))}"
     lossy = check["tolerance"] == "lossy" and check["status"] == "same"
-    text = "it runs" if lossy else str(check["status"])
+    text = f"checked ({check['tolerance']}): {'it runs' if lossy else check['status']}"
     if not loads:
         text += " without graph optimization only"
     if "max_abs_error" in check:
@@ -210,10 +212,8 @@ def _show(applied: AppliedPass, files: list[Path]) -> None:
         changed = {name: value for name, value in attempt.params.items() if step.params.get(name) != value}
         print(f"  tried {json.dumps(changed)}: {plain_reason(one_line(attempt.reason))}")
     print(f"  parameters {json.dumps(step.params)}")
-    if step.equivalence and step.equivalence["status"] == "not run":
-        print(f"  no check was possible: {plain_reason(one_line(str(step.equivalence.get('reason', ''))))}")
-    elif step.equivalence:
-        print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence, not applied.load_failure)}")
+    if step.equivalence:
+        print(f"  {_check_text(step.equivalence, not applied.load_failure)}")
     for name, report in step.reports.items():
         _show_report(name, report if isinstance(report, Mapping) else {"value": report})
     if step.session_options:

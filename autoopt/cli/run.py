@@ -15,8 +15,8 @@ import typer
 
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot, request_of
 from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
-from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, shell_commands
-from autoopt.cli.store_access import complete_run
+from autoopt.cli.output import AsJson, document_stream, exit_code, is_verbose, print_json, shell_commands
+from autoopt.cli.store_access import complete_run, existing_store, require_store
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ def run(  # noqa: PLR0913  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
-    from autoopt.cli.logs import is_verbose
-    from autoopt.report.progress.progress import Progress
+    from autoopt.report.progress import Progress
     from autoopt.settings import without_passwords
 
     began = time.monotonic()
@@ -165,18 +164,10 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
-    from autoopt.cli.logs import is_verbose
-    from autoopt.cli.store_access import require_store
-    from autoopt.report.progress.progress import Progress
+    from autoopt.report.progress import Progress
 
     require_store()
-    others: list[str] = []
-    if run is None and not every:
-        from autoopt.store import open_store
-        from autoopt.store.leases import begun_runs
-
-        with open_store() as store:
-            run, *others = begun_runs(store) or ("",)
+    run, *others = [run or ""] if run is not None or every else _begun_runs()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"resuming {run or 'interrupted runs'}")
@@ -189,7 +180,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             chosen = chosen_engine(engine)
             results = []
             if run or every:
-                results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
+                results = resume_runs(run or None, out=out, engine=chosen, observer=progress, data_root=data_root)
         if as_json:
             print_json([one.result.to_json() for one in results], stream)
         elif not results:
@@ -199,6 +190,14 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
                 out = None if one.out is None else shown_folder(one.out)
                 _show_result(one.result, out, shown_notes=progress.notes)
     return exit_code(all(one.result.best for one in results))
+
+
+def _begun_runs() -> list[str]:
+    """The interrupted runs, the newest first; an empty id without any."""
+    from autoopt.store.leases import begun_runs
+
+    with existing_store() as store:
+        return begun_runs(store) or [""]
 
 
 def chosen_engine(requested: Engine | None) -> Engine:
@@ -213,7 +212,6 @@ def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str]
 
     Notes in `shown_notes` are left out: the progress has shown them.
     """
-    from autoopt.cli.logs import is_verbose
     from autoopt.report.run_text import write_conclusion, write_run
     from autoopt.report.words.markup import shell_word
     from autoopt.report.words.verdict import lossy_steps

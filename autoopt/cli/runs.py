@@ -1,25 +1,21 @@
-"""`autoopt runs`, `report`, `export` and `ui`: answers from the store as text, pages, packages, for other tools."""
+"""`autoopt runs`, `report` and `export`: answers from the store as text, pages, packages, for other tools."""
 
 from __future__ import annotations
 
 import sys
-import webbrowser
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, exit_code, print_json, print_result
+from autoopt.cli.output import AsJson, exit_code, is_verbose, print_json, print_result
 from autoopt.cli.store_access import RunName, TargetName, complete_run, existing_store
 from autoopt.errors import InputError, writing
 
 if TYPE_CHECKING:
-    from autoopt.report.page_server import Page
     from autoopt.results import RunResult
-    from autoopt.store import Store
+    from autoopt.store import RunRecord, Store
 
 
 def runs(
@@ -54,7 +50,7 @@ def runs(
 
 
 def _list_runs(store: Store, limit: int, as_json: bool) -> None:
-    from autoopt.report.run_list import runs_table
+    from autoopt.report.run_lists import runs_table
     from autoopt.report.table import write_table
     from autoopt.stored_runs import run_row
 
@@ -71,7 +67,6 @@ def _list_runs(store: Store, limit: int, as_json: bool) -> None:
 
 
 def _show_run(result: RunResult, target: str | None, as_json: bool) -> int:
-    from autoopt.cli.logs import is_verbose
     from autoopt.engine.tools.stored_models import target_of
     from autoopt.report.run_text import write_run
 
@@ -105,7 +100,7 @@ def report(
         check_page(out)
     with existing_store() as store:
         if zoo is not None:
-            from autoopt.stored_pages import zoo_page
+            from autoopt.zoo.nights_report import zoo_page
 
             document: dict[str, object] = {"zoo": zoo}
             page = zoo_page(store, zoo)
@@ -154,67 +149,47 @@ def export(
     """
     if to is not None and (trial is not None or target is not None):
         raise InputError("writes the whole run", where="--to", remedy="omit TRIAL and --target")
-    tool, _, place = (to or "").partition(":")
     with existing_store() as store:
         record = store.runs.get(run)
-        document: dict[str, object] = {"run": record.id}
         if to is None:
-            from autoopt.engine.run.export import export_to
-            from autoopt.engine.tools.stored_models import package_of
-            from autoopt.report.words.verdict import gains
-
-            package = package_of(store, record, trial, target)
-            path = export_to(store, package, out)
-            model, folder = package.model, f"{out}/" if out.is_dir() else str(out)
-            text = f"wrote {folder}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
-            document = {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
-        elif tool == "optuna":
-            from autoopt.engine.tools.exports import export_optuna
-            from autoopt.report.words.markup import shell_word
-
-            file = Path(place or "study.db")
-            studies = export_optuna(store, record, file)
-            text = f"wrote {', '.join(studies)} to {file}; show it: optuna-dashboard {shell_word(f'sqlite:///{file}')}"
-            document |= {"file": str(file.absolute()), "studies": studies}
-        elif tool == "mlflow":
-            from autoopt.engine.tools.exports import export_mlflow
-
-            logged = export_mlflow(store, record, place)
-            text = f"logged run {record.id} to experiment {logged.experiment!r} at {logged.tracking_uri}"
-            document |= {"tracking_uri": logged.tracking_uri, "experiment": logged.experiment}
-            document |= {"mlflow_runs": dict(logged.runs)}
+            document, text = _packaged(store, record, trial, target, out)
         else:
-            raise InputError(f"unknown tool {tool!r}", where="--to", remedy="write optuna:FILE or mlflow:EXPERIMENT")
-    print_result(document, text, as_json)
+            document, text = _exported(store, record, to)
+    print_result({"run": record.id, **document}, text, as_json)
 
 
-def ui(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1 [default: a free one].")] = 0,
-    open_: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
-) -> None:
-    """Show runs, comparisons, nights and releases as pages on 127.0.0.1, until Ctrl-C.
+def _packaged(
+    store: Store, record: RunRecord, trial: int | None, target: str | None, out: Path
+) -> tuple[dict[str, object], str]:
+    """Write a package; returns its document and the line on it."""
+    from autoopt.engine.run.export import export_to
+    from autoopt.engine.tools.stored_models import package_of
+    from autoopt.report.words.verdict import gains
 
-    The pages only read. They ask for a token, which the printed link has; runs in progress renew themselves.
-    """
-    from autoopt.report.page_server import PageServer
-
-    with existing_store():
-        pass
-    try:
-        server = PageServer(port, _page)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot listen on port {port}: {reason}", where="--port", remedy="name another one") from None
-    with server:
-        print(server.link, flush=True)
-        if open_:
-            webbrowser.open(server.link)
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
+    package = package_of(store, record, trial, target)
+    path = export_to(store, package, out)
+    model, folder = package.model, f"{out}/" if out.is_dir() else str(out)
+    text = f"wrote {folder}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
+    written = {"path": str(path.absolute()), "artifact": model.artifact}
+    return {"run": package.run.id, "trial": trial, **written}, text
 
 
-def _page(path: str, query: Mapping[str, str]) -> Page | None:
-    from autoopt.stored_pages import page_of
+def _exported(store: Store, record: RunRecord, to: str) -> tuple[dict[str, object], str]:
+    """Write a run for another tool; returns the document and the line on it."""
+    tool, _, place = to.partition(":")
+    if tool == "optuna":
+        from autoopt.engine.tools.exports import export_optuna
+        from autoopt.report.words.markup import shell_word
 
-    with existing_store() as store:
-        return page_of(store, path, query)
+        file = Path(place or "study.db")
+        studies = export_optuna(store, record, file)
+        text = f"wrote {', '.join(studies)} to {file}; show it: optuna-dashboard {shell_word(f'sqlite:///{file}')}"
+        return {"file": str(file.absolute()), "studies": studies}, text
+    if tool == "mlflow":
+        from autoopt.engine.tools.exports import export_mlflow
+
+        logged = export_mlflow(store, record, place)
+        text = f"logged run {record.id} to experiment {logged.experiment!r} at {logged.tracking_uri}"
+        document = {"tracking_uri": logged.tracking_uri, "experiment": logged.experiment}
+        return {**document, "mlflow_runs": dict(logged.runs)}, text
+    raise InputError(f"unknown tool {tool!r}", where="--to", remedy="write optuna:FILE or mlflow:EXPERIMENT")

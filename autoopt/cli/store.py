@@ -17,9 +17,9 @@ from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.problem.quarantine import Quarantined
-    from autoopt.store.maintenance.backup import CopyResult
-    from autoopt.store.maintenance.gc import CollectionResult
-    from autoopt.store.maintenance.verify import ArtifactProblem
+    from autoopt.store.backup import CopyResult
+    from autoopt.store.gc import CollectionResult
+    from autoopt.store.verify import ArtifactProblem
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 
@@ -97,7 +97,7 @@ def gc(
 
     Artifacts that were used in the last hour, or since the oldest unfinished run began, are kept.
     """
-    from autoopt.store.maintenance.gc import collect
+    from autoopt.store.gc import collect
 
     with existing_store() as store:
         collected = collect(store, dry_run=not yes, keep_runs=keep_runs)
@@ -132,7 +132,7 @@ def backup_(
 
     Exit code 1 if an artifact is missing or damaged.
     """
-    from autoopt.store.maintenance.backup import backup
+    from autoopt.store.backup import backup
 
     with existing_store() as store:
         copied = backup(store, folder)
@@ -150,7 +150,7 @@ def restore_(
     Exit code 1 if the backup lacks an artifact.
     """
     from autoopt.settings import settings
-    from autoopt.store.maintenance.backup import restore_store
+    from autoopt.store.backup import restore_store
 
     copied = restore_store(folder, settings().db_url, settings().home.absolute())
     print_result(copied, _copied_line("restored", copied), as_json)
@@ -169,7 +169,7 @@ def stats(as_json: AsJson = False) -> None:
     """Show the number of rows, outcomes and bytes."""
     from autoopt.report.table import Table, write_table
     from autoopt.report.words.formatting import bytes_text, counts_text
-    from autoopt.store.maintenance.stats import stats as count
+    from autoopt.store.verify import stats as count
 
     with existing_store() as store:
         counts = count(store)

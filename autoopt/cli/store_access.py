@@ -70,7 +70,7 @@ def require_store() -> None:
         InputError: there is no store yet.
     """
     from autoopt.store import store_exists
-    from autoopt.store.files.artifacts import ArtifactFiles
+    from autoopt.store.artifact_files import ArtifactFiles
 
     home = settings().home
     # Artifacts without a database are a lost database, which `open_store` reports.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.data_options import DATA, DataRoot
-from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, print_result
+from autoopt.cli.output import AsJson, document_stream, exit_code, is_verbose, print_json, print_result
 from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine
 from autoopt.cli.store_access import existing_store, require_store
 from autoopt.errors import InputError, writing
@@ -54,8 +54,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.zoo.zoo_models import check_zoo
 
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
-    from autoopt.cli.logs import is_verbose
-    from autoopt.report.progress.progress import Progress
+    from autoopt.report.progress import Progress
     from autoopt.zoo.sweep_request import SweepRequest
 
     request = SweepRequest(
@@ -77,7 +76,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         if as_json:
             print_json(result.to_json(), stream)
         else:
-            from autoopt.zoo.sweep_text import write_sweep
+            from autoopt.zoo.sweep_report import write_sweep
 
             write_sweep(result, stream)
             typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
@@ -129,9 +128,8 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 on a regression.
     """
-    from autoopt.zoo.ci import check_junit, github_annotations, junit_xml
+    from autoopt.zoo.sweep_report import check_junit, github_annotations, junit_xml, sweep_markdown, write_sweep
     from autoopt.zoo.sweep_request import SweepRequest
-    from autoopt.zoo.sweep_text import sweep_markdown, write_sweep
 
     if junit is not None:
         check_junit(junit)
@@ -168,26 +166,27 @@ def _checked(zoo: Path, baseline: str | None, request: SweepRequest, data: str |
     Raises:
         InputError: a model without a baseline, or what is named does not exist.
     """
-    from autoopt.report.progress.progress import Progress
+    from autoopt.report.progress import Progress
     from autoopt.spec.proposal_options import names_model
     from autoopt.zoo.baseline import check_baseline
     from autoopt.zoo.sweep import run_sweep
     from autoopt.zoo.zoo_models import check_zoo
 
-    if data is not None and not (baseline is not None and Path(baseline).is_dir()):
+    is_package = baseline is not None and Path(baseline).is_dir()
+    if data is not None and not is_package:
         raise InputError("is for a package; a run and a zoo name their data", where="--data")
-    if baseline is not None and request.only is not None:
-        raise InputError("chooses models of a zoo, and --baseline has none", where="--only")
-    if baseline is not None:
-        if not Path(baseline).is_dir():
-            require_store()
-    elif names_model(zoo):
-        raise InputError("is a model", where=str(zoo), remedy="name what was good: --baseline PACKAGE|RUN")
-    else:
+    if baseline is None:
+        if names_model(zoo):
+            raise InputError("is a model", where=str(zoo), remedy="name what was good: --baseline PACKAGE|RUN")
         check_zoo(zoo, request.only, None, None if request.data_root is None else str(request.data_root))
+        with Progress(sys.stderr, quiet=quiet) as progress:
+            return run_sweep(replace(request, observer=progress))
+    if request.only is not None:
+        raise InputError("chooses models of a zoo, and --baseline has none", where="--only")
+    if not is_package:
+        require_store()
     with Progress(sys.stderr, quiet=quiet) as progress:
-        request = replace(request, observer=progress)
-        return run_sweep(request) if baseline is None else check_baseline(zoo, baseline, request, data)
+        return check_baseline(zoo, baseline, replace(request, observer=progress), data)
 
 
 def _write(path: Path, text: str, mode: str) -> None:
@@ -214,9 +213,8 @@ def nights(
     'autoopt report --zoo NAME' writes the same as a page with plots.
     """
     from autoopt.report.table import write_table
-    from autoopt.zoo.night_history import history_of
-    from autoopt.zoo.nights_text import compare_nights, comparison_table, write_nights
-    from autoopt.zoo.stored_nights import night_named, stored_nights, zoo_of
+    from autoopt.zoo.nights import history_of, night_named, stored_nights, zoo_of
+    from autoopt.zoo.nights_report import compare_nights, comparison_table, write_nights
 
     with existing_store() as store:
         name = zoo_of(store, zoo)

@@ -23,22 +23,21 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.runtime import flow_run
 
-from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.run.session import Session
 from autoopt.errors import one_line
 from autoopt.json_codec import from_json
-from autoopt.metrics import Constraint, Objective, headline_metrics
+from autoopt.metrics import Constraint, Objective
 from autoopt.observer import Observer
 from autoopt.orchestrate.connection import without_userinfo
 from autoopt.orchestrate.names import artifact_key
 from autoopt.report.charts import best_so_far, trade_offs
 from autoopt.report.drawing import can_draw, picture
+from autoopt.report.run_lists import trials_table
 from autoopt.report.run_view import RunView
 from autoopt.report.table import markdown
-from autoopt.report.words.change import metric_cells
-from autoopt.report.words.formatting import params_text, plural
+from autoopt.report.words.formatting import plural
 from autoopt.report.words.verdict import verdict
-from autoopt.results import RunResult, SweepEntry, Trial, values_of
+from autoopt.results import RunResult, SweepEntry, Trial
 from autoopt.results.figures import first_objective
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials
@@ -87,27 +86,6 @@ class Progress:
                 self._artifact = created
             else:
                 update_progress_artifact(self._artifact, progress=percent, description=description)
-
-
-class ChainProgress:
-    """The progress of a chain whose flow run waits for further trials."""
-
-    def __init__(self, chain: Chain, run: str) -> None:
-        self._points = chain.points
-        self._progress = Progress(artifact_key("progress", run, chain.name))
-        self._shown = -1
-
-    def waiting(self, trials: int) -> None:
-        """Say once that the chain waits after this number of trials."""
-        if trials != self._shown:
-            self._shown = trials
-            percent = 100.0 * min(1.0, trials / max(1, self._points))
-            self._progress.show(percent, f"{plural(trials, 'trial')}, waiting for the study")
-
-    def ended(self, trials: int) -> None:
-        """Say how many trials there were, if the chain had said that it waits."""
-        if self._shown >= 0:
-            self._progress.show(100.0, plural(trials, "trial"))
 
 
 class RunNotes(Observer):
@@ -178,8 +156,12 @@ def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
     settings = store.runs.get(run).settings
     objectives = [from_json(Objective, item) for item in settings.get("objectives") or ()]
     constraints = [from_json(Constraint, item) for item in settings.get("constraints") or ()]
-    metrics = list(dict.fromkeys([*headline_metrics(objectives, constraints), "size"]))
-    rows = [_row(trial, metrics) for trial in finished_trials(store, run, chain)[:ROWS]]
+    trials = finished_trials(store, run, chain)[:ROWS]
+    table = trials_table(trials, objectives, constraints)
+    rows = []
+    for trial, cells in zip(trials, table.rows, strict=True):
+        artifact = trial.candidate.artifact[:12] if trial.candidate else ""
+        rows.append({**dict(zip(table.columns, cells, strict=True)), "artifact": artifact})
     if rows:
         description = f"Trials of run {run}; autoopt lineage and apply take the artifacts' ids"
         create_table_artifact(rows, artifact_key("trials", *names), description)
@@ -218,22 +200,6 @@ def result_markdown(result: RunResult, page: str = "") -> str:
         links.insert(0, f"[flow run]({page})")
     parts.append(f"Run `{result.run}`: {result.status}; {', '.join(links)}")
     return "\n\n".join(filter(None, parts))
-
-
-def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
-    """A row of the table of trials: the figures come before what may be long."""
-    row: dict[str, object] = {"trial": trial.number}
-    values = values_of(trial.metrics)
-    for name in metrics:
-        row |= metric_cells(name, values, trial.ratios)
-    row["outcome"] = str(trial.outcome)
-    row["feasible"] = trial.feasible
-    row["parameters"] = params_text(trial.point)
-    row["artifact"] = ""
-    if trial.candidate:
-        row["artifact"] = trial.candidate.artifact[:12]
-    row["reason"] = trial.explanation
-    return row
 
 
 def _plots(result: RunResult, trials: Sequence[Trial]) -> Iterator[tuple[str, str, str]]:

@@ -189,16 +189,12 @@ class DeployedExecutor:
             for row in self._ctx.store.trials.all(self._ctx.run):
                 if row.number in self._waiting and row.status == "done":
                     _, future = self._waiting.pop(row.number)
-                    self._count(row)
+                    self._count_work("pass_runs", self._ctx.store.results.pass_runs(row.pass_runs))
+                    self._count_work("evaluations", self._ctx.store.results.evaluations(row.evaluations))
                     future.set_result(row)
 
-    def _count(self, row: Trial) -> None:
-        """Add the work of another process for a trial to this run's counts."""
-        self._count_work("pass_runs", self._ctx.store.results.pass_runs(row.pass_runs))
-        self._count_work("evaluations", self._ctx.store.results.evaluations(row.evaluations))
-
     def _count_work(self, kind: CountedWork, records: Mapping[str, PassRunRecord | EvaluationRecord]) -> None:
-        """Count work as executed by the first trial of the run that executed it, as reused by others."""
+        """Count another process's work as executed by the first trial of the run that executed it, else as reused."""
         for key, record in records.items():
             if record.run == self._ctx.run and key not in self._counted:
                 self._ctx.attempt.counts.add_executed(kind)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -29,7 +29,7 @@ from autoopt.engine.run.executor import Work
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError, SystemFailure, bug_text
 from autoopt.metrics import headline_metrics
-from autoopt.orchestrate.artifacts import ChainProgress, show_chain
+from autoopt.orchestrate.artifacts import show_chain
 from autoopt.orchestrate.names import plain, run_name
 from autoopt.outcome import Outcome
 from autoopt.report.words.change import trial_changes
@@ -39,8 +39,6 @@ from autoopt.workers import Cancelled as CancelledWork
 
 Result = TypeVar("Result")
 Body = TypeVar("Body", bound=Callable[..., object])
-QUIET_SECONDS: Final = 1.0
-"""A chain without a trial for this long says that it waits."""
 END_SECONDS: Final = 10.0
 """Time in which a cancelled chain reports its end; its process does not wait longer."""
 
@@ -155,7 +153,10 @@ class TrialTasks:
                 return Cancelled(message="the run was cancelled")
             self.results.append(result)
             get_run_logger().info(params_text(result.point) or "no parameters are searched")
-            return final_state(result.outcome is Outcome.OK, self._message(result))
+            message = ", ".join([str(result.outcome), *trial_changes(result, self._metrics)])
+            if result.explanation:
+                message += f": {result.explanation}"
+            return final_state(result.outcome is Outcome.OK, message)
 
         self._trial = trial
 
@@ -164,22 +165,10 @@ class TrialTasks:
         self._jobs[job.number] = job
         self._runs.append(self._trial.submit(job.number))
 
-    @property
-    def idle(self) -> bool:
-        """True if no trial is under way."""
-        return all(run.state.is_final() for run in self._runs)
-
     def wait(self) -> None:
         """Wait until all trials have ended."""
         for run in self._runs:
             run.wait()
-
-    def _message(self, result: Trial) -> str:
-        """A trial's outcome, its figures, and the reason of a failure."""
-        message = ", ".join([str(result.outcome), *trial_changes(result, self._metrics)])
-        if result.explanation:
-            message += f": {result.explanation}"
-        return message
 
     def state(self) -> State[None]:
         """The final state of the chain's flow run, which fails if all trials did."""
@@ -218,46 +207,28 @@ class ChainRun:
         self._thread.join(END_SECONDS if self._cancelled else None)
 
     def _run(self) -> None:
+        """Execute the flow, and end the trials that it leaves."""
+
+        def tune_chain(run: str, chain: str) -> State[None]:
+            """Execute the trials of a chain that the search asks for."""
+            trials = TrialTasks(self._session)
+            while (job := self._queue.get()) is not None:
+                trials.submit(job)
+            trials.wait()
+            if self._cancelled:
+                return Cancelled(message="the run was cancelled")
+            show_chain(self._session.ctx.store, run, chain, run_name(self._session), self._chain.name)
+            return trials.state()
+
         make_flow = flow(name="tune_chain", flow_run_name=plain(self._chain.name))
         try:
-            subflow = make_flow(known_as(f"tune_chain_{self._chain.id}", self._body()))
+            subflow = make_flow(known_as(f"tune_chain_{self._chain.id}", tune_chain))
             state = subflow(self._session.ctx.run, self._chain.id, return_state=True)
             error = SystemFailure(f"its flow run ended {state.name}", where=f"chain {self._chain.name}")
         except Exception as raised:
             error = SystemFailure(f"the Prefect server does not answer ({raised})", remedy="start it again, then retry")
         self._error = error
         self._refuse_rest()
-
-    def _body(self) -> Callable[[str, str], State[None]]:
-        """Make the function of the flow."""
-
-        def tune_chain(run: str, chain: str) -> State[None]:
-            """Execute the trials of a chain that the search asks for."""
-            trials = TrialTasks(self._session)
-            progress = ChainProgress(self._chain, run_name(self._session))
-            for job in self._jobs(trials, progress):
-                trials.submit(job)
-            trials.wait()
-            if self._cancelled:
-                return Cancelled(message="the run was cancelled")
-            progress.ended(len(trials.results))
-            show_chain(self._session.ctx.store, run, chain, run_name(self._session), self._chain.name)
-            return trials.state()
-
-        return tune_chain
-
-    def _jobs(self, trials: TrialTasks, progress: ChainProgress) -> Iterator[Job]:
-        """Yield trials as they come; say meanwhile how many there were."""
-        while True:
-            try:
-                job = self._queue.get(timeout=QUIET_SECONDS)
-            except Empty:
-                if trials.idle:
-                    progress.waiting(len(trials.results))
-                continue
-            if job is None:
-                return
-            yield job
 
     def _refuse_rest(self) -> None:
         """End the trials that nobody executes any more."""

@@ -28,9 +28,9 @@ from autoopt.report.drawing import (
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
 from autoopt.report.run_view import labelled_models
-from autoopt.report.words.chains import chain_text, trial_title
 from autoopt.report.words.change import estimate_text
-from autoopt.report.words.limits import limits_of
+from autoopt.report.words.formatting import limits_of
+from autoopt.report.words.steps import chain_text, trial_title
 from autoopt.results import RunResult, Trial
 from autoopt.results.figures import first_objective, is_better, is_quality, metrics_of, model_estimate, trial_estimate
 

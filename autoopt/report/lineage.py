@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
 from autoopt.errors import one_line
@@ -10,8 +10,7 @@ from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.run_facts import ModelContent
 from autoopt.report.table import Table, write_lines
 from autoopt.report.words.change import TIME, ratio_change, words_of
-from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, settings_text, short, value_text
-from autoopt.report.words.limits import figure_text
+from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, figure_text, settings_text, short, value_text
 from autoopt.results.figures import is_quality
 
 MOST_REPORT: Final = 160
@@ -37,7 +36,10 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
         if step.get("environment") and step["environment"] != environment:
             environment = step["environment"]
             lines.append(f"  with {_environment_text(environment)}")
-        lines += [_step_line(f"{number}.", step), *_outcome_lines(step), *_report_lines(step)]
+        lines.append(_step_line(f"{number}.", step))
+        for attempt in step.get("attempts") or ():
+            lines.append(f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}")
+        lines += [*_measured_lines(step), *_report_lines(step)]
     for step in document.get("analyses") or ():
         lines.append(f"  {one_line(str(step.get('pass', '')))} of {short(str(step.get('input', '')))}")
         lines += _report_lines(step)
@@ -45,28 +47,22 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each set of parameters that was given up, and one for what was measured.
-
-    That has the changes from the source, each from the first measurement of the model, then the quality.
-    """
-    for attempt in step.get("attempts") or ():
-        yield f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}"
-    changes, texts = [], []
-    for name, value in (step.get("ratios") or {}).items():
-        if is_ratio_metric(name):
-            change = ratio_change(name, Estimate.exact(value))
-            if words_of(name) is TIME:
-                change = f"{name} {change}"
-            changes.append(change)
+def _measured_lines(step: Mapping[str, Any]) -> list[str]:
+    """A line on what was measured: changes from the source, from the first measurement of the model; the quality."""
+    texts = []
+    changes = [_change_text(name, value) for name, value in (step.get("ratios") or {}).items() if is_ratio_metric(name)]
     if changes:
         texts.append(f"{', '.join(changes)} ({FIRST_MEASUREMENT})")
     metrics = step.get("metrics") or {}
     qualities = [f"{name} {figure_text(name, value)}" for name, value in metrics.items() if is_quality(name)]
     if qualities:
         texts.append(", ".join(qualities))
-    if texts:
-        yield f"     measured: {'; '.join(texts)}"
+    return [f"     measured: {'; '.join(texts)}"] if texts else []
+
+
+def _change_text(metric: str, ratio: float) -> str:
+    change = ratio_change(metric, Estimate.exact(ratio))
+    return f"{metric} {change}" if words_of(metric) is TIME else change
 
 
 def _step_line(place: str, step: Mapping[str, Any]) -> str:

@@ -12,17 +12,18 @@ from functools import cached_property
 from typing import Any, Final
 
 from autoopt.errors import one_line
-from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics, is_ratio_metric
+from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective
 from autoopt.report.charts import best_so_far, effects_chart, explaining, measurements_chart, trade_offs
 from autoopt.report.effects import FactorEffect, Level, chain_levels, effects
 from autoopt.report.lineage import lineage_lines, lineage_table
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.pages import Chart, Figure, figures, render
 from autoopt.report.run_facts import ModelContent, RunFacts
+from autoopt.report.run_lists import trials_table
 from autoopt.report.run_view import RunView, changes_from_source, model_table, target_table
 from autoopt.report.table import Table
 from autoopt.report.words.change import estimate_text
-from autoopt.report.words.failures import failure_groups, outcome_text, plain_reason
+from autoopt.report.words.failures import failure_groups
 from autoopt.report.words.formatting import (
     ALL_MEASUREMENTS,
     FIRST_MEASUREMENT,
@@ -30,7 +31,6 @@ from autoopt.report.words.formatting import (
     metric_text,
     number_text,
     objective_text,
-    params_text,
     percent,
     plural,
     settings_text,
@@ -39,7 +39,7 @@ from autoopt.report.words.formatting import (
 from autoopt.report.words.markup import shell_word
 from autoopt.report.words.verdict import lossy_steps, verdict
 from autoopt.results import RunResult, Trial
-from autoopt.results.figures import first_objective, is_quality, trial_estimate
+from autoopt.results.figures import first_objective
 from autoopt.results.model import OperatorTime
 
 MOST_TILES: Final = 4
@@ -178,37 +178,7 @@ class Search:
 
     @cached_property
     def all_trials(self) -> Table:
-        """Every trial: its chain and point, its outcome, its figures; the run's objectives and constraints come first.
-
-        A trial that borrows a measurement of an earlier one refers to it instead of repeating the interval.
-        """
-        quality: list[str] = []
-        for trial in self.trials:
-            quality += filter(is_quality, trial.metrics)
-        metrics = list(
-            dict.fromkeys([*headline_metrics(self.result.objectives, self.result.constraints), "size", *quality])
-        )
-        first: dict[tuple[str, Estimate], int] = {}
-        rows = []
-        for trial in self.trials:
-            cells = []
-            for name in metrics:
-                estimate = trial_estimate(trial, name)
-                text = estimate_text(name, estimate)
-                if estimate is not None and is_ratio_metric(name) and estimate.low < estimate.high:
-                    number = first.setdefault((name, estimate), trial.number)
-                    if number != trial.number:
-                        text = f"{text.partition(' (')[0]}, as trial {number}"
-                cells.append(text)
-            chain, params = trial.chain, params_text(trial.point)
-            message = plain_reason(trial.explanation)
-            rows.append(
-                (str(trial.number), outcome_text(trial), *cells, chain, params, f"{trial.seconds:.2f} s", message)
-            )
-        columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
-        if not any(row[-1] for row in rows):
-            columns, rows = columns[:-1], [row[:-1] for row in rows]
-        return Table(columns, tuple(rows), right=frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)}))
+        return trials_table(self.trials, self.result.objectives, self.result.constraints)
 
     @cached_property
     def objective(self) -> Objective:

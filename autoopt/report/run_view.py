@@ -15,11 +15,18 @@ from autoopt.errors import one_line
 from autoopt.metrics import MEDIAN_LATENCY, is_ratio_metric, known_metric
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Column, Table, table_of
-from autoopt.report.words.chains import shared_flags
 from autoopt.report.words.change import change_of
-from autoopt.report.words.formatting import ALL_MEASUREMENTS, counts_text, percent, plural, seconds_text, short
-from autoopt.report.words.limits import figure_text, limits_of
-from autoopt.report.words.steps import steps_text
+from autoopt.report.words.formatting import (
+    ALL_MEASUREMENTS,
+    counts_text,
+    figure_text,
+    limits_of,
+    percent,
+    plural,
+    seconds_text,
+    short,
+)
+from autoopt.report.words.steps import shared_flags, steps_text
 from autoopt.report.words.verdict import gains, headlines, verdict, verdict_lines
 from autoopt.results import SOURCE, ChosenTarget, ModelResult, PartResult, RunResult
 from autoopt.results.figures import first_objective, is_better, is_quality, kind, metrics_of
@@ -185,8 +192,7 @@ def chosen_table(result: RunResult, chosen: ChosenTarget) -> Table:
     rows = [LabelledModel("source", result.baseline), *itertools.starmap(LabelledModel, chosen.models.items())]
     models = [row.model for row in rows]
     columns = [Column("target", [row.label for row in rows]), *_figure_columns(result, models, headlines(result), 1)]
-    room = WIDTH - sum(column.width + 2 for column in columns)
-    columns.append(Column("passes", [_passes(model, room) for model in models]))
+    columns.append(_passes_column(columns, models))
     best = [row.label for row in rows].index(chosen.name) if chosen.name in chosen.models else None
     return table_of(columns, f"the best of each target beside your model on {result.targets[0].name}", best)
 
@@ -253,18 +259,21 @@ def short_table(result: RunResult, title: str = "", *, numbered: bool = True) ->
     rows = chosen_models(result)
     models = [row.model for row in rows]
     columns = [Column("model", [row.label for row in rows])]
-    numbers = ["" if model.trial is None else str(model.trial) for model in models]
-    if numbered and any(numbers):
-        columns.append(Column("trial", numbers, right=True))
+    numbers = Column("trial", list(map(_trial_text, models)), right=True)
+    if numbered and any(numbers.cells):
+        columns.append(numbers)
     measured = set().union(*(model.metrics for model in models))
-    figures = _figure_columns(result, models, [name for name in headlines(result) if name in measured], 1)
+    figures = _figure_columns(result, models, list(filter(measured.__contains__, headlines(result))), 1)
     if len(models) == 1:
         figures = filter(lambda column: column.right, figures)  # nothing to compare with
     columns += [replace(column, name=column.name.replace("_", " ")) for column in figures]
     if len(models) > 1 and not result.parts:
-        room = WIDTH - sum(column.width + 2 for column in columns)
-        columns.append(Column("passes", [_passes(model, room) for model in models]))
+        columns.append(_passes_column(columns, models))
     return table_of(columns, title, _best_row(result))
+
+
+def _trial_text(model: ModelResult) -> str:
+    return "" if model.trial is None else str(model.trial)
 
 
 def _best_row(result: RunResult) -> int | None:
@@ -278,16 +287,15 @@ def _figure_columns(
     result: RunResult, models: Sequence[ModelResult], metrics: Sequence[str], decimals: int
 ) -> Iterator[Column]:
     """A column for each metric, and one for the change of the first that some model has a change of."""
-    ratios = {name for model in models for name in model.ratios}
-    changed = next((name for name in metrics if is_ratio_metric(name) and name in ratios), None)
+    ratios = set().union(*(model.ratios for model in models))
+    changed = next(filter(is_ratio_metric, filter(ratios.__contains__, metrics)), None)
     for metric in metrics:
         limits = limits_of(metric, result.constraints, result.baseline.metrics)
         values = [model.metrics.get(metric) for model in models]
         yield Column(COLUMN_TITLES.get(metric, metric), _value_texts(metric, values, limits, decimals), right=True)
         if metric == changed:
-            title = f"change, {ALL_MEASUREMENTS}"
-            if kind(metric) != "latency" or result.is_interim:
-                title = "change"
+            is_pooled = kind(metric) == "latency" and not result.is_interim
+            title = f"change, {ALL_MEASUREMENTS}" if is_pooled else "change"
             yield Column(title, [change_of(metric, model) for model in models])
 
 
@@ -309,22 +317,23 @@ def _all_passes(model: ModelResult, shared: Set[str]) -> str:
     return steps
 
 
-def _passes(model: ModelResult, room: int) -> str:
-    if model.is_source:
-        return ""
-    return steps_text(model.short_chain, model.point, max(room, STEPS_WIDTH))
+def _passes_column(columns: Sequence[Column], models: Sequence[ModelResult], of_source: str = "") -> Column:
+    """The passes of models in the room that the other columns leave."""
+    room = max(WIDTH - sum(column.width + 2 for column in columns), STEPS_WIDTH)
+    texts = [of_source if one.is_source else steps_text(one.short_chain, one.point, room) for one in models]
+    return Column("passes", texts)
 
 
 def _parts_table(result: RunResult) -> Table:
     """The chosen models of a set, with their changes when measured by themselves."""
-    rows = []
-    for part in result.parts:
-        change = "" if part.model.is_source else ", ".join(gains(part.result, part.model))
-        rows.append((part.name, percent(part.share), change))
-    used = sum(max(map(len, cells)) + 2 for cells in zip(*rows, strict=True))
-    passes = [_passes(part.model, WIDTH - used) or SOURCE for part in result.parts]
-    cells = tuple((*row, text) for row, text in zip(rows, passes, strict=True))
-    return Table(("model", "time", "by itself", "passes"), cells, right=frozenset({1}))
+    models = [part.model for part in result.parts]
+    changes = ["" if part.model.is_source else ", ".join(gains(part.result, part.model)) for part in result.parts]
+    columns = [
+        Column("model", [part.name for part in result.parts]),
+        Column("time", [percent(part.share) for part in result.parts], right=True),
+        Column("by itself", changes),
+    ]
+    return table_of([*columns, _passes_column(columns, models, of_source=SOURCE)])
 
 
 def chosen_models(result: RunResult) -> list[LabelledModel]:

@@ -57,10 +57,21 @@ def table_of(columns: Sequence[Column], title: str = "", strong: int | None = No
 
 def write_table(table: Table, stream: TextIO) -> None:
     """Write the table to `stream`, in colour and fitted to its width where it is a terminal."""
-    if stream.isatty():
-        _write_rich(table, stream)
-    else:
+    if not stream.isatty():
         stream.write(plain(table))
+        return
+    from rich.console import Console
+
+    console = Console(file=stream, highlight=False)
+    rows = _clean(table)
+    widths = _widths(rows)
+    left_of_last = sum(widths[:-1])
+    if console.width - left_of_last - 3 * len(widths) >= min(widths[-1], READABLE):
+        _write_columns(table, rows, console)
+    elif left_of_last + 2 * len(widths) <= console.width:
+        _write_stacked(table, rows, widths, console)
+    else:
+        _write_records(table, rows, console)
 
 
 def plain(table: Table) -> str:
@@ -102,21 +113,6 @@ def _aligned(table: Table, row: Sequence[str], widths: Sequence[int]) -> str:
         else:
             cells.append(cell.ljust(width))
     return "  ".join(cells).rstrip()
-
-
-def _write_rich(table: Table, stream: TextIO) -> None:
-    from rich.console import Console
-
-    console = Console(file=stream, highlight=False)
-    rows = _clean(table)
-    widths = _widths(rows)
-    left_of_last = sum(widths[:-1])
-    if console.width - left_of_last - 3 * len(widths) >= min(widths[-1], READABLE):
-        _write_columns(table, rows, console)
-    elif left_of_last + 2 * len(widths) <= console.width:
-        _write_stacked(table, rows, widths, console)
-    else:
-        _write_records(table, rows, console)
 
 
 def _write_columns(table: Table, rows: Sequence[Sequence[str]], console: Console) -> None:

@@ -50,15 +50,14 @@ class Store:
             adopt: Accept an empty database although the folder holds artifacts, to restore a backup.
         """
         # SQLAlchemy takes a tenth of a second to import, and most commands never open a store.
-        from autoopt.store.files.artifacts import ArtifactFiles
-        from autoopt.store.files.remote import RemoteArtifacts
+        from autoopt.store.artifact_files import ArtifactFiles
+        from autoopt.store.remote import RemoteArtifacts
         from autoopt.store.sql.artifacts import SqlArtifacts, SqlModels
         from autoopt.store.sql.claims import SqlClaims
-        from autoopt.store.sql.history import SqlDeaths, SqlReleases
+        from autoopt.store.sql.history import SqlDeaths, SqlReleases, SqlSweeps
         from autoopt.store.sql.lineage import SqlLineage
         from autoopt.store.sql.results import SqlResults
         from autoopt.store.sql.runs import SqlRuns
-        from autoopt.store.sql.sweeps import SqlSweeps
         from autoopt.store.sql.tables import prepare
         from autoopt.store.sql.trials import SqlTrials
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -30,8 +31,6 @@ from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.zoo.sweep_entry import EntryRunner
 from autoopt.zoo.sweep_request import SearchWith, SweepRequest
 
-NO_SEARCH: Final = {"passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
-"""The graph of a check that has nothing but a package."""
 TARGET_FIELDS: Final = ("name", "device", "execution_provider", "threads")
 """Fields of a recipe's target that say how its model was measured."""
 
@@ -46,6 +45,23 @@ class Known:
     search: SearchWith
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What a package's `recipe.json` says of its model."""
+
+    result: str
+    """Digest of the model."""
+    chain: str
+    session_options: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    ratios: Mapping[str, Estimate]
+    objectives: tuple[Objective, ...]
+    target: Target
+    source: str = ""
+    run: str = ""
+    evaluation: Mapping[str, Any] | None = None
+
+
 def check_baseline(model: Path, baseline: str, request: SweepRequest, data: str | None = None) -> SweepResult:
     """Measure `model` and the best model of an earlier run in turns, and compare with the figures of that run.
 
@@ -57,16 +73,8 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest, data: str 
         InputError: There is no such run or package, or the run has several targets or models.
     """
     began = time.monotonic()
-    recipe = read_object(Path(baseline) / RECIPE_FILE)
-    if (Path(baseline) / MODEL_SET).is_file():
-        raise InputError("holds several models", where=baseline, remedy="check them in a zoo")
-    if Path(baseline).is_dir() and not recipe:
-        raise InputError(f"no package here: {RECIPE_FILE} is missing", where=baseline)
-    run = str(recipe.get("run") or baseline)
-    with open_store(home=request.home) as store:
-        has_run = data is None and (not recipe or store.runs.exists(run))
-        record = store.runs.get(run) if has_run else None
-    known = _of_package(Path(baseline), recipe, data) if record is None else _of_run(record, model, baseline)
+    known, before = _known(model, baseline, request, data)
+    earlier = [before]
     asked = replace(
         known.request,
         model=str(model),
@@ -77,8 +85,6 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest, data: str 
     )
     if request.data_root is not None:
         asked = replace(asked, data_root=request.data_root)
-    before = SweepEntry(known.name, OK, result=known.last, environment=recipe.get("environment") or {})
-    earlier = [EarlierEntry(run, before)]
     entry = SweepEntry(known.name, "refused", path=str(model), environment=environment())
     runner = EntryRunner(replace(request, nightly=True), known.search, "", f"check {uuid4().hex}")
     entry = runner.measured(asked, entry, earlier)
@@ -95,6 +101,23 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest, data: str 
     )
 
 
+def _known(model: Path, baseline: str, request: SweepRequest, data: str | None) -> tuple[Known, EarlierEntry]:
+    """The run of the store, or what the package has of it."""
+    package = Path(baseline)
+    recipe = read_object(package / RECIPE_FILE)
+    if (package / MODEL_SET).is_file():
+        raise InputError("holds several models", where=baseline, remedy="check them in a zoo")
+    if package.is_dir() and not recipe:
+        raise InputError(f"no package here: {RECIPE_FILE} is missing", where=baseline)
+    run = str(recipe.get("run") or baseline)
+    with open_store(home=request.home) as store:
+        has_run = data is None and (not recipe or store.runs.exists(run))
+        record = store.runs.get(run) if has_run else None
+    known = _of_package(package, recipe, data) if record is None else _of_run(record, model, baseline)
+    before = SweepEntry(known.name, OK, result=known.last, environment=recipe.get("environment") or {})
+    return known, EarlierEntry(run, before)
+
+
 def _of_run(record: RunRecord, model: Path, baseline: str) -> Known:
     """A run of the store, with its data."""
     last = result_of(record)
@@ -107,47 +130,53 @@ def _of_run(record: RunRecord, model: Path, baseline: str) -> Known:
     return Known(record.name, last, asked, search_inline)
 
 
-def _of_package(package: Path, recipe: Mapping[str, Any], data: str | None) -> Known:
+def _of_package(package: Path, document: Mapping[str, Any], data: str | None) -> Known:
     """A package whose run is on another machine: it has the model and its figures."""
     try:
-        best = ModelResult(
-            artifact=str(recipe["result"]),
-            session_options=from_json(dict[str, Any], recipe["session_options"]),
-            chain=str(recipe["chain"]),
-            metrics=from_json(dict[str, float], recipe["metrics"]),
-            ratios=from_json(dict[str, Estimate], recipe["ratios"]),
-        )
-        objectives = from_json(tuple[Objective, ...], recipe["objectives"])
-        target = from_json(Target, recipe["target"])
-        recorded = from_json(dict[str, Any], recipe.get("evaluation") or {})
-    except (KeyError, JsonTypeError) as error:
+        recipe = from_json(Recipe, document)
+    except JsonTypeError as error:
         raise InputError(f"no recipe that autoopt wrote ({error})", where=str(package / RECIPE_FILE)) from None
-    if target.python:  # a recipe is only read: it does not choose what runs
-        reason = f"its model runs in another interpreter, {target.python}"
+    if recipe.target.python:  # a recipe is only read: it does not choose what runs
+        reason = f"its model runs in another interpreter, {recipe.target.python}"
         raise InputError(reason, where=str(package), remedy="name the run instead")
-    asked = [objective for objective in objectives if is_ratio_metric(objective.metric)]
-    dag: dict[str, Any] = {"name": package.name, **NO_SEARCH}
-    dag["target"] = {name: getattr(target, name) for name in TARGET_FIELDS if getattr(target, name)}
-    if asked:
-        dag["objectives"] = [{"metric": objective.metric, "goal": objective.goal} for objective in asked]
-    evaluation = _evaluation(recorded, data)
-    if evaluation is not None:
-        dag["data"] = {"evaluation": evaluation}
-        del dag["constraints"]  # the default limit has the metric of the labels measured
-    elif (package / INPUTS).is_file():
+    best = ModelResult(
+        artifact=recipe.result,
+        session_options=recipe.session_options,
+        chain=recipe.chain,
+        metrics=recipe.metrics,
+        ratios=recipe.ratios,
+    )
+    objectives = tuple(objective for objective in recipe.objectives if is_ratio_metric(objective.metric))
+    last = RunResult(recipe.run, OK, baseline=source_result(recipe.source), best=best, objectives=objectives)
+    dag = _dag(package, recipe, objectives, _evaluation(recipe.evaluation or {}, data))
+    asked = RunRequest(dag, candidates=(best.candidate.key,), again="all")
+    return Known(package.absolute().name, last, asked, partial(_measure, package, best))
+
+
+def _dag(
+    package: Path, recipe: Recipe, objectives: Sequence[Objective], evaluation: dict[str, Any] | None
+) -> dict[str, Any]:
+    """A DAG that measures the package's model as its run did; its only chain is never asked for."""
+    dag: dict[str, Any] = {"name": package.name, "passes": ["name_fix"], "chains": [["name_fix"]]}
+    dag["target"] = {name: getattr(recipe.target, name) for name in TARGET_FIELDS if getattr(recipe.target, name)}
+    if objectives:
+        dag["objectives"] = [{"metric": objective.metric, "goal": objective.goal} for objective in objectives]
+    if evaluation is not None:  # the default limit has the metric of the labels measured
+        return {**dag, "data": {"evaluation": evaluation}}
+    dag["constraints"] = []
+    if (package / INPUTS).is_file():
         dag["data"] = {"latency": str((package / INPUTS).absolute())}
+    return dag
 
-    def measure(session: Session) -> RunResult:
-        candidate, _ = admit(session.ctx.resources, model_in(package))
-        if candidate.artifact != best.artifact:
-            raise InputError("is not the model of the recipe beside it", where=str(model_in(package)))
-        candidate = replace(candidate, session_options=best.session_options)
-        trial = Trial(session.ctx.run, 0, "", {}, best.chain, outcome=Outcome.OK, candidate=candidate)
-        return session.choose_among([trial])
 
-    source = source_result(str(recipe.get("source")))
-    last = RunResult(str(recipe.get("run")), OK, baseline=source, best=best, objectives=tuple(asked))
-    return Known(package.absolute().name, last, RunRequest(dag, candidates=(best.candidate.key,), again="all"), measure)
+def _measure(package: Path, best: ModelResult, session: Session) -> RunResult:
+    """In place of a search: measure the package's model."""
+    candidate, _ = admit(session.ctx.resources, model_in(package))
+    if candidate.artifact != best.artifact:
+        raise InputError("is not the model of the recipe beside it", where=str(model_in(package)))
+    candidate = replace(candidate, session_options=best.session_options)
+    trial = Trial(session.ctx.run, 0, "", {}, best.chain, outcome=Outcome.OK, candidate=candidate)
+    return session.choose_among([trial])
 
 
 def _evaluation(recorded: Mapping[str, Any], data: str | None) -> dict[str, Any] | None:
@@ -156,20 +185,22 @@ def _evaluation(recorded: Mapping[str, Any], data: str | None) -> dict[str, Any]
     Raises:
         InputError: There is no file or folder `data`, or only the script could read it.
     """
-    path = data or recorded.get("path")
-    is_url = data is not None and "://" in data
-    if data is not None and not is_url and not Path(data).exists():
-        raise InputError(f"no such file or folder: {data}", where="--data")
-    if recorded.get("user_script"):
-        if data is None:
-            return None
-        reason = "a script read the data of this package's run, and a package runs none"
-        raise InputError(reason, where="--data", remedy="name the run instead")
-    if is_url:
-        return {**recorded, "path": data}
-    if path is None or not Path(path).exists():
+    if data is not None:
+        return _named_data(recorded, data)
+    path = recorded.get("path")
+    if path is None or recorded.get("user_script") or not Path(path).exists():
         return None
     return {**recorded, "path": str(Path(path).absolute())}
+
+
+def _named_data(recorded: Mapping[str, Any], data: str) -> dict[str, Any]:
+    is_url = "://" in data
+    if not is_url and not Path(data).exists():
+        raise InputError(f"no such file or folder: {data}", where="--data")
+    if recorded.get("user_script"):
+        reason = "a script read the data of this package's run, and a package runs none"
+        raise InputError(reason, where="--data", remedy="name the run instead")
+    return {**recorded, "path": data if is_url else str(Path(data).absolute())}
 
 
 def _with_caveat(entry: SweepEntry, last: RunResult) -> SweepEntry:

@@ -16,8 +16,8 @@ from autoopt.results.sweep import MISSING
 from autoopt.spec.zoo import ZooSpec
 from autoopt.store import Store, SweepRecord
 from autoopt.tuning import CHANGES
+from autoopt.zoo.nights import finished_sweeps
 from autoopt.zoo.releases import release_histories
-from autoopt.zoo.stored_nights import finished_sweeps
 from autoopt.zoo.sweep_comparison import EarlierEntry
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.zoo_models import ZooItem, free_name, listed

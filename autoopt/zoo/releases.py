@@ -17,16 +17,16 @@ from autoopt.engine.tools.stored_models import package_of
 from autoopt.errors import InputError
 from autoopt.owner import process_text
 from autoopt.report.table import Table
-from autoopt.report.words.chains import chain_text
 from autoopt.report.words.formatting import day_text, short
+from autoopt.report.words.steps import chain_text
 from autoopt.report.words.verdict import gains
 from autoopt.results import SweepEntry
 from autoopt.results.sweep import OK, Release
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import renewed_claim
 from autoopt.store.records import ReleaseRecord
+from autoopt.zoo.nights import newest_entries
 from autoopt.zoo.release_places import absolute, publish
-from autoopt.zoo.stored_nights import newest_entries
 
 
 @dataclass(frozen=True)

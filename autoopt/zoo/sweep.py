@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,14 +27,13 @@ from autoopt.store.leases import renewed_claim
 from autoopt.store.records import RunStatus
 from autoopt.working_folder import check_own
 from autoopt.zoo.earlier_sweeps import SweepHistory
-from autoopt.zoo.lasting import lasting_regression
-from autoopt.zoo.night_history import entries_by_model
-from autoopt.zoo.stored_nights import DEFAULT_NIGHTS, stored_nights
+from autoopt.zoo.lasting_changes import entries_by_model, lasting_regression
+from autoopt.zoo.nights import DEFAULT_NIGHTS, stored_nights
 from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.zoo.sweep_entry import EntryRunner
-from autoopt.zoo.sweep_page import sweep_html, write_run_pages
+from autoopt.zoo.sweep_report import sweep_html, write_run_pages
 from autoopt.zoo.sweep_request import SearchWith, SweepRequest
-from autoopt.zoo.zoo_models import BareModel, ZooItem, check_data, check_metrics, dag_of, items
+from autoopt.zoo.zoo_models import BareModel, ZooItem, check_data, dags_of, items
 
 REPORT, PAGE = "sweep.json", "sweep.html"
 
@@ -58,11 +57,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
         if record is not None:
             request = request.resuming(record)
         models = items(zoo, home, request.only)
-        dags = {item.name: dag_of(zoo, item, request.dag) for item in models}
-        check_metrics(zoo, [(item.entry.spec, dags[item.name]) for item in models])
-        for spec in dags.values():
-            if isinstance(spec, DagSpec):
-                spec.check_files(model=False)
+        dags = dags_of(zoo, models, request.dag)
         if record is None:
             asked = {"of": history.identity, **request.settings(), "flow_run": request.flow_run}
             record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked, owner=store.owner))
@@ -91,44 +86,38 @@ class Sweep:
         Those that the interrupted sweep had finished are not run again.
         """
         observer = self._request.observer
-        stored = self._store.sweeps.entries(self._id)  # of an interrupted attempt at this sweep
-        finished = {name: SweepEntry.from_json(entry) for name, entry in stored.items()}
+        finished = self._store.sweeps.entries(self._id)  # of an interrupted attempt at this sweep
         missing = self._history.missing_models(self._id, self._request.only, models)
         all_models: list[ZooItem | SweepEntry] = [*models, *missing]
         earlier = self._history.references(self._id, all_models)
         last = self._history.last_entries(self._id)
-        entries: list[SweepEntry] = []
-        observer.on_sweep_start([model.name for model in all_models])
+        names = [model.name for model in all_models]
+        entries: dict[str, SweepEntry] = {}
+        observer.on_sweep_start(names)
         try:
             for item in self._ordered(models):
-                entry = finished.get(item.name)
-                if entry is None and time.monotonic() < self._request.until:
+                if item.name in finished:
+                    entry = SweepEntry.from_json(finished[item.name])
+                elif time.monotonic() < self._request.until:
                     entry = self._run_model(item, dags[item.name], earlier[item.name])
-                if entry is not None:
-                    entries.append(entry)
-                    observer.on_model_end(entry)
+                else:
+                    continue
+                entries[item.name] = entry
+                observer.on_model_end(entry)
             if self._request.nightly:
-                entries = self._with_lasting_changes(entries)
-            entries += self._compared(missing, earlier)
+                self._judge_lasting_changes(entries)
+            for entry in missing:
+                entries[entry.name] = replace(entry, compared=compare_entry(entry, earlier[entry.name]))
+                observer.on_note(f"{entry.name}: {entry.reason}")
+                observer.on_model_end(entries[entry.name])
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
-                action = "check" if self._request.check else "sweep --resume"
-                observer.on_note(f"cancelled; continue with: autoopt {action} {shell_word(self._request.zoo)}")
-            self._finish("cancelled", entries, all_models, last)
+                observer.on_note(f"cancelled; continue with: autoopt {_continuation(self._request)}")
+            self._finish("cancelled", entries, names, last)
             raise
-        result = self._finish("finished", entries, all_models, last)
+        result = self._finish("finished", entries, names, last)
         self._write_pages(result)
         return result
-
-    def _compared(
-        self, missing: Sequence[SweepEntry], earlier: Mapping[str, Sequence[EarlierEntry]]
-    ) -> Iterator[SweepEntry]:
-        """Yield the entries of models that are missing, compared with earlier ones, and report them."""
-        for entry in missing:
-            compared = replace(entry, compared=compare_entry(entry, earlier[entry.name]))
-            self._request.observer.on_note(f"{entry.name}: {entry.reason}")
-            self._request.observer.on_model_end(compared)
-            yield compared
 
     def _ordered(self, models: list[ZooItem]) -> list[ZooItem]:
         """The models in the order in which they run: that of the zoo file.
@@ -140,31 +129,33 @@ class Sweep:
         left_out = self._history.nights_left_out(self._id, self._request.only)
         return sorted(models, key=lambda item: -left_out[item.name])
 
-    def _with_lasting_changes(self, entries: Sequence[SweepEntry]) -> list[SweepEntry]:
+    def _judge_lasting_changes(self, entries: dict[str, SweepEntry]) -> None:
         """Judge models as worse whose history has a lasting change for the worse that no night has told of."""
         past = entries_by_model(stored_nights(self._store, self._name, DEFAULT_NIGHTS))
-        judged = []
-        for entry in entries:
-            comparison = lasting_regression(past.get(entry.name, ()), entry)
-            if comparison is None:
-                judged.append(entry)
-            else:
-                judged.append(replace(entry, compared=comparison))
-                self._request.observer.on_model_end(judged[-1])
-        return judged
+        for name, entry in entries.items():
+            comparison = lasting_regression(past.get(name, ()), entry)
+            if comparison is not None:
+                entries[name] = replace(entry, compared=comparison)
+                self._request.observer.on_model_end(entries[name])
 
     def _finish(
-        self,
-        status: RunStatus,
-        entries: list[SweepEntry],
-        models: Sequence[ZooItem | SweepEntry],
-        last: Mapping[str, SweepEntry],
+        self, status: RunStatus, entries: Mapping[str, SweepEntry], names: list[str], last: Mapping[str, SweepEntry]
     ) -> SweepResult:
-        """Store the end of the sweep, with the entries in the order of `models`; those without one were not reached."""
-        by_name = {entry.name: entry for entry in entries}
-        names = [model.name for model in models]
-        result = self._result([by_name[name] for name in names if name in by_name], last)
-        result = replace(result, not_run=tuple(name for name in names if name not in by_name))
+        """Store the end of the sweep, with its entries in the order of `names`; those without one were not reached."""
+        models = [entries[name] for name in names if name in entries]
+        result = SweepResult(
+            sweep=self._id,
+            name=self._name,
+            zoo=self._history.identity["zoo"],
+            nightly=self._request.nightly,
+            accepted=self._request.accept,
+            models=tuple(models),
+            regressions=tuple(entry.name for entry in models if entry.compared.regressed),
+            improvements=tuple(entry.name for entry in models if entry.compared.improved),
+            environment_changes=_environment_changes(models, last),
+            not_run=tuple(name for name in names if name not in entries),
+            seconds=round(time.monotonic() - self._began, 3),
+        )
         self._store.sweeps.finish(self._id, status, result.to_json())
         return result
 
@@ -196,26 +187,22 @@ class Sweep:
         self._store.sweeps.add_entry(self._id, item.name, entry.to_json())
         return entry
 
-    def _result(self, entries: list[SweepEntry], last: Mapping[str, SweepEntry]) -> SweepResult:
-        changes: list[str] = []
-        for entry in entries:
-            before = last.get(entry.name)
-            if before is not None and before.environment:
-                found = differences(before.environment, entry.environment)
-                changes += [change for change in found if not change.startswith("hosts.")]  # only some models use them
-            changes += entry.compared.causes
-        return SweepResult(
-            sweep=self._id,
-            name=self._name,
-            zoo=self._history.identity["zoo"],
-            nightly=self._request.nightly,
-            accepted=self._request.accept,
-            models=tuple(entries),
-            regressions=tuple(entry.name for entry in entries if entry.compared.regressed),
-            improvements=tuple(entry.name for entry in entries if entry.compared.improved),
-            environment_changes=tuple(dict.fromkeys(changes)),
-            seconds=round(time.monotonic() - self._began, 3),
-        )
+
+def _continuation(request: SweepRequest) -> str:
+    """The command that continues a sweep."""
+    return f"{'check' if request.check else 'sweep --resume'} {shell_word(request.zoo)}"
+
+
+def _environment_changes(models: Sequence[SweepEntry], last: Mapping[str, SweepEntry]) -> tuple[str, ...]:
+    """What changed in the environment since the last entries of the models, and since those they are compared with."""
+    changes: list[str] = []
+    for entry in models:
+        before = last.get(entry.name)
+        if before is not None and before.environment:
+            found = differences(before.environment, entry.environment)
+            changes += [change for change in found if not change.startswith("hosts.")]  # only some models use them
+        changes += entry.compared.causes
+    return tuple(dict.fromkeys(changes))
 
 
 def check_report(out: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -87,7 +87,7 @@ def check_zoo(
             if isinstance(spec, DagSpec):
                 check_dag(spec, model=entry.spec.is_dag, data=True)
     with mistakes:
-        check_metrics(zoo, [(entry.spec, dags[key]) for key, entry in entries if key in dags])
+        _check_metrics(zoo, [(entry.spec, dags[key]) for key, entry in entries if key in dags])
     mistakes.raise_all()
     return zoo
 
@@ -146,7 +146,21 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec | BareModel:
     return spec.model_copy(update=changes)
 
 
-def check_metrics(zoo: ZooSpec, dags: Iterable[tuple[ZooModel, DagSpec | BareModel]]) -> None:
+def dags_of(zoo: ZooSpec, models: Sequence[ZooItem], dag: str | None) -> dict[str, DagSpec | BareModel]:
+    """The DAG of each model by its name, see `dag_of`; metrics and files of all are checked.
+
+    Raises:
+        ConfigError: a DAG is wrong, or a metric or file that is named does not exist.
+    """
+    dags = {item.name: dag_of(zoo, item, dag) for item in models}
+    _check_metrics(zoo, [(item.entry.spec, dags[item.name]) for item in models])
+    for spec in dags.values():
+        if isinstance(spec, DagSpec):
+            spec.check_files(model=False)
+    return dags
+
+
+def _check_metrics(zoo: ZooSpec, dags: Iterable[tuple[ZooModel, DagSpec | BareModel]]) -> None:
     """Check that autoopt has the metrics that the zoo file names; `dags` has its models with their DAGs.
 
     Metrics of a DAG with a user script are left to planning, which reads the script.
@@ -154,22 +168,26 @@ def check_metrics(zoo: ZooSpec, dags: Iterable[tuple[ZooModel, DagSpec | BareMod
     Raises:
         ConfigError: it has not.
     """
-    indexes = {id(model): index for index, model in enumerate(zoo.models)}
+    mistakes = Mistakes()
+    for place, owner in _owners(zoo, dags).items():
+        metrics = {("objectives", number): one.metric for number, one in enumerate(owner.objectives or ())}
+        metrics |= {("constraints", number): one.metric for number, one in enumerate(owner.constraints or ())}
+        for where, name in metrics.items():
+            with mistakes:
+                _check_metric(zoo, (*place, *where, "metric"), name)
+    mistakes.raise_all()
+
+
+def _owners(zoo: ZooSpec, dags: Iterable[tuple[ZooModel, DagSpec | BareModel]]) -> dict[Place, ZooSpec | ZooModel]:
+    """The zoo and the models whose metrics nobody else checks, by their places in the file."""
+    indexes = {id(model): index for index, model in enumerate(zoo.models)}  # lines may be equal
     owners: dict[Place, ZooSpec | ZooModel] = {}
     for model, spec in dags:
         if isinstance(spec, BareModel) or spec.user_script is None:
             if not model.is_dag:
                 owners[()] = zoo
             owners["models", indexes[id(model)]] = model
-    mistakes = Mistakes()
-    for place, owner in owners.items():
-        for number, objective in enumerate(owner.objectives or ()):
-            with mistakes:
-                _check_metric(zoo, (*place, "objectives", number, "metric"), objective.metric)
-        for number, constraint in enumerate(owner.constraints or ()):
-            with mistakes:
-                _check_metric(zoo, (*place, "constraints", number, "metric"), constraint.metric)
-    mistakes.raise_all()
+    return owners
 
 
 def _check_metric(zoo: ZooSpec, place: Place, name: str) -> None:

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from autoopt.report.words.chains import chain_text
+from autoopt.report.words.steps import chain_text
 from autoopt.results import ModelResult, RunResult
 
 MEASURE = "latency_p50"

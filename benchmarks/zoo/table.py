@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.report.words.chains import chain_text
+from autoopt.report.words.steps import chain_text
 from autoopt.results import RunResult
 
 BY_HAND = Path(__file__).with_name("by_hand.py")

@@ -60,20 +60,34 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(
     assert err.count("\n") == 1
 
 
-def test_a_system_failure_and_a_bug_have_exit_code_3_and_a_bug_asks_for_a_report(
-    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemFailure("disk is full\nreally", where="here"), (3, "", "here: disk is full really\n")),
+        (KeyboardInterrupt(), (130, "", "")),
+        (KeyError("x\x1b[2J"), None),
+    ],
+)
+def test_what_ends_a_command_has_an_exit_code_and_a_bug_asks_for_a_report(
+    call: Callable[..., Any],
+    error: BaseException,
+    said: tuple[int, str, str] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    errors: list[Exception] = [SystemFailure("disk is full\nreally", where="here"), KeyError("x\x1b[2J")]
-
     def fail(arguments: list[str]) -> int:
-        raise errors.pop(0)
+        raise error
 
     monkeypatch.setattr(app, "_call", fail)
-    assert call("runs") == (3, "", "here: disk is full really\n")
+    if said is not None:
+        assert call("runs") == said
+        return
     code, out, err = call("runs")
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert "please report" in err
     assert "\x1b" not in err
+    monkeypatch.setenv("AUTOOPT_DEBUG", "1")
+    with pytest.raises(KeyError):
+        call("runs")
 
 
 def test_a_path_that_is_too_long_is_wrong_input(call: Callable[..., Any], tmp_path: Path) -> None:
@@ -124,17 +138,7 @@ def test_names_that_the_terminal_cannot_show_are_escaped(
     assert "\\u2514" in stream.read()  # a line of the tree
 
 
-def test_autoopt_debug_shows_the_traceback(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(arguments: list[str]) -> int:
-        raise KeyError("x")
-
-    monkeypatch.setattr(app, "_call", fail)
-    monkeypatch.setenv("AUTOOPT_DEBUG", "1")
-    with pytest.raises(KeyError):
-        call("runs")
-
-
-def test_the_option_debug_shows_the_traceback_too(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_option_debug_shows_the_traceback(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOOPT_DEBUG", "")  # the option sets the variable; this restores it afterwards
     monkeypatch.setattr("autoopt.cli.store.doctor", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
@@ -143,14 +147,6 @@ def test_the_option_debug_shows_the_traceback_too(call: Callable[..., Any], monk
 
 def test_the_version_is_printed_before_anything_else(call: Callable[..., Any]) -> None:
     assert call("--version", "runs") == (0, f"{version('autoopt')}\n", "")
-
-
-def test_ctrl_c_ends_silently_with_exit_code_130(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(arguments: list[str]) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(app, "_call", interrupted)
-    assert call("runs") == (130, "", "")
 
 
 def test_a_closed_pipe_is_no_error(filled: dict[str, Any]) -> None:
@@ -220,14 +216,6 @@ def test_no_help_names_types_of_python(call: Callable[..., Any], command: tuple[
     assert "str" not in page.split()
 
 
-@pytest.mark.parametrize("name", sorted(app.COMMANDS))
-def test_each_command_has_its_own_help(call: Callable[..., Any], name: str) -> None:
-    code, out, err = call(name, "--help")
-    assert (code, err) == (0, "")
-    assert f"Usage: autoopt {name}" in out
-    assert call(name, "-h").out == out
-
-
 def commands() -> list[tuple[str, ...]]:
     """All commands and groups, with the commands of groups."""
     names: list[tuple[str, ...]] = []
@@ -238,19 +226,17 @@ def commands() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_each_help_ends_with_an_example_that_calls_the_command(
+def test_each_help_ends_with_examples_of_the_command_with_options_that_it_has(
     call: Callable[..., Any], command: tuple[str, ...]
 ) -> None:
-    _, examples = call(*command, "-h").out.split("Examples:\n")
+    said = call(*command, "-h")
+    assert (said.code, said.err) == (0, "")
+    assert f"Usage: autoopt {' '.join(command)}" in said.out
+    options, examples = said.out.split("Examples:\n")
     for example in examples.splitlines():
         assert example.split()[: 1 + len(command)] == ["autoopt", *command]
-
-
-def test_examples_use_options_that_the_commands_have(call: Callable[..., Any]) -> None:
-    for command in commands():
-        options, examples = call(*command, "-h").out.split("Examples:\n")
-        for word in examples.split():
-            assert not word.startswith("-") or f"{word} " in options or f"{word}," in options, (command, word)
+        for word in example.split():
+            assert not word.startswith("-") or f"{word} " in options or f"{word}," in options, word
 
 
 @pytest.mark.parametrize("arguments", [("--no-color", "runs"), ("runs", "--no-color")])

@@ -18,7 +18,7 @@ from gated import READINGS, Calls, until
 from autoopt.cli.app import main
 from autoopt.engine.prepare import prepare
 from autoopt.problem.run_request import RunRequest
-from autoopt.report.progress.progress import Progress
+from autoopt.report.progress import Progress
 from autoopt.workers import Gate, gate
 
 Work = Callable[[str, Path], Any]

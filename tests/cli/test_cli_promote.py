@@ -15,7 +15,7 @@ from object_store import bucket
 from store_owners import by
 
 from autoopt.store import open_store
-from autoopt.store.maintenance.gc import collect
+from autoopt.store.gc import collect
 from autoopt.zoo.releases import release_histories
 
 Call = Callable[..., Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from builders import mlp, write
 from onnxruntime import InferenceSession
 
+import autoopt
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
 from autoopt.settings import settings
 from autoopt.store import SweepRecord, open_store
@@ -90,21 +92,30 @@ HOSTILE = (
 )
 
 
+@pytest.fixture(scope="module")
+def packaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, the package of a run of it, and data."""
+    folder = tmp_path_factory.mktemp("packaged")
+    model = write(mlp(), folder / "mlp")
+    autoopt.run(str(model), out=folder / "out", home=folder / "home", search={"trials": 1})
+    np.savez(folder / "x.npz", x=np.zeros((4, 8), np.float32))
+    return folder
+
+
 @pytest.mark.parametrize(("forged", "options", "refusal"), HOSTILE)
 def test_a_check_runs_nothing_that_a_recipe_names(
     forged: dict[str, Any],
     options: tuple[str, ...],
     refusal: str,
+    packaged: Path,
     call: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write(mlp(), tmp_path / "mlp")
-    assert call("run", "mlp/model.onnx", "--trials", "1", "--quiet").code == 0
+    shutil.copytree(packaged, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("home"))
     monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "of_ci"))
     settings.cache_clear()
-    np.savez("x.npz", x=np.zeros((4, 8), np.float32))
     script = tmp_path / "evil.py"
     script.write_text(f"#!/bin/sh\nopen({str(tmp_path / 'ran')!r}, 'w')\ntouch {tmp_path / 'ran'}\n")
     script.chmod(0o755)

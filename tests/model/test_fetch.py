@@ -16,7 +16,7 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.model import worker
 from autoopt.model.fetch import RemoteFolder, beside, fetch, is_url, open_filesystem
 from autoopt.model.io import save
-from autoopt.store.files.remote import RemoteArtifacts
+from autoopt.store.remote import RemoteArtifacts
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

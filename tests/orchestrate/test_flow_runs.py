@@ -219,22 +219,6 @@ def test_a_chain_ends_when_the_search_cannot_come_back_to_it(server: Server, fol
     assert set(server.states().values()) == {"COMPLETED", "FAILED"}
 
 
-def test_a_chain_without_trials_says_that_it_waits(server: Server, folder: Path) -> None:
-    (folder / "dag.yaml").write_text(dag("held", "tidy, quant"))
-    (folder / "hold2").touch()
-    with command(folder, server, *RUN, "--workers", "1") as process:
-        waits = "1 trial, waiting for the study"
-        eventually(lambda: waits in descriptions(server))
-        (folder / "hold2").unlink()
-        assert process.wait(HANG_SECONDS) == 0, (folder / "stderr").read_text()
-    assert waits not in descriptions(server)
-
-
-def descriptions(server: Server) -> set[str]:
-    """Those of all artifacts."""
-    return {row["description"] for row in server.find("artifacts")}
-
-
 def test_ctrl_c_ends_the_flow_runs_as_cancelled_with_their_workers(server: Server, folder: Path) -> None:
     (folder / "hold2").touch()
     with command(folder, server, *RUN) as process:

@@ -17,8 +17,8 @@ from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
 from autoopt.report.run_page import html_report
 from autoopt.results import RunResult, Trial
-from autoopt.zoo.night_history import history_of
-from autoopt.zoo.nights_page import nights_html
+from autoopt.zoo.nights import history_of
+from autoopt.zoo.nights_report import nights_html
 
 pytestmark = pytest.mark.service
 

@@ -14,8 +14,6 @@ from autoopt.report.words.change import (
     EQUAL,
     change_text,
     estimate_text,
-    figure_text,
-    metric_cells,
     quality_change,
     ratio_change,
     trial_change,
@@ -152,10 +150,3 @@ def test_a_trial_says_its_change_in_fewer_words() -> None:
     assert trial_change("latency_p99", result) == "latency_p99 2.0x faster (1.8 to 2.2)"
     assert trial_change("accuracy", result) == "accuracy 75.2 %"
     assert trial_change("size", result) == trial_change("f1", result) == ""
-
-
-def test_cells_of_a_table_show_the_value_and_the_change_of_what_has_a_ratio() -> None:
-    cells = metric_cells("size", {"size": 250.0}, {"size": Estimate.exact(0.25)})
-    assert cells == {"size": figure_text("size", 250.0), "size change": "4.0x smaller"}
-    assert metric_cells("accuracy", {"accuracy": 0.5}, {}) == {"accuracy": "50.00 %"}
-    assert metric_cells("latency_p50", {}, {}) == {"latency_p50": "", "latency_p50 change": ""}

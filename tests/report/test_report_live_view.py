@@ -9,9 +9,8 @@ import pytest
 from progress_cases import latency, trial
 from rich.console import Console
 
-from autoopt.report.progress.displays import LiveState, Work
-from autoopt.report.progress.live_view import LiveView, wrapped
-from autoopt.report.progress.search_progress import SearchProgress
+from autoopt.report.live_view import LiveView, wrapped
+from autoopt.report.search_progress import LiveState, SearchProgress, Work
 
 
 class Screen:

@@ -9,7 +9,7 @@ from progress_cases import latency, trial
 
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.outcome import Outcome
-from autoopt.report.progress.progress import Progress
+from autoopt.report.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -29,12 +29,12 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
-from autoopt.store import ModelRecord, RunRecord, Store, codec, faults, open_store
+from autoopt.store import ModelRecord, RunRecord, Store, faults, open_store
 from autoopt.store.faults import reached
-from autoopt.store.maintenance.verify import verify
 from autoopt.store.records import ArtifactRecord
 from autoopt.store.sql import tables
-from autoopt.store.sql.rows import insert_if_absent
+from autoopt.store.sql.rows import dumps, insert_if_absent
+from autoopt.store.verify import verify
 
 TRIALS, PASSES = 8, 3
 POINTS = (*faults.POINTS[:5], "after claim", "after trial")
@@ -54,7 +54,7 @@ def _naive_put(store: Store) -> Any:
     def put(source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
         found = digest_folder(source)
         content = (source / "model.onnx").read_bytes()
-        row = {"digest": found, "bytes": len(content), "files": codec.dumps({"model.onnx": len(content)})}
+        row = {"digest": found, "bytes": len(content), "files": dumps({"model.onnx": len(content)})}
         store.database.write(lambda c: insert_if_absent(c, tables.artifact, {**row, "created": 0.0}))
         final = store.files.folder(found)
         if not final.exists():

@@ -13,8 +13,8 @@ from store_helpers import pass_run, put, start_run, write_model
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.store import Store
-from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
-from autoopt.store.maintenance.verify import verify
+from autoopt.store.artifact_files import ArtifactFiles, ArtifactLost
+from autoopt.store.verify import verify
 
 
 def test_every_flip_truncation_and_deletion_is_detected(sqlite_store: Store) -> None:

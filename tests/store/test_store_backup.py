@@ -14,12 +14,12 @@ from store_helpers import age, digests, finished_run, release, start_run
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.store import Store, open_store
-from autoopt.store.files.artifacts import ArtifactFiles
-from autoopt.store.maintenance.backup import backup, restore, restore_store, set_aside_damaged
-from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.verify import verify
+from autoopt.store.artifact_files import ArtifactFiles
+from autoopt.store.backup import backup, restore, restore_store, set_aside_damaged
+from autoopt.store.gc import collect
 from autoopt.store.records import ReleaseRecord
 from autoopt.store.sql.database import open_database
+from autoopt.store.verify import verify
 
 
 def test_a_backup_brings_everything_back(database_store: Store, url: str, tmp_path: Path) -> None:

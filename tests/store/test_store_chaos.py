@@ -19,16 +19,16 @@ SCRIPTS = Path(__file__).parent
 
 def run_script(name: str, *arguments: object) -> dict[str, Any]:
     command = [sys.executable, str(SCRIPTS / name), *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent)}
+    paths = [str(SCRIPTS.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_killed_anywhere_and_resumed_is_the_same(tmp_path: Path, seed: int) -> None:
-    found = run_script("chaos.py", tmp_path, f"sqlite:///{tmp_path}/autoopt.db", "store", 100, seed)
+def test_killed_anywhere_and_resumed_is_the_same(tmp_path: Path) -> None:
+    found = run_script("chaos.py", tmp_path, f"sqlite:///{tmp_path}/autoopt.db", "store", 100, 1)
     assert found["problems"] == []
     assert found["kills"] >= 100
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.store.files.filesystem import NETWORK, filesystem_of, refuse_network_filesystem, sync
+from autoopt.store.filesystem import NETWORK, filesystem_of, refuse_network_filesystem, sync
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0

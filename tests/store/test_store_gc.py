@@ -12,8 +12,8 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.owner import this_process
 from autoopt.store import Store
-from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.verify import verify
+from autoopt.store.gc import collect
+from autoopt.store.verify import verify
 from autoopt.working_folder import OWNER_FILE, READINGS, STORE_WORK, make_working_folder, working_folders
 
 

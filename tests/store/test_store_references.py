@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from store_helpers import age, evaluation, finished_run, put, start_run, steps_of
 
 from autoopt.store import Store, SweepRecord
-from autoopt.store.maintenance.gc import GRACE, idle, referenced, shared_copies
+from autoopt.store.gc import GRACE, idle, referenced, shared_copies
 from autoopt.store.sql.database import open_database
 
 Result = TypeVar("Result")

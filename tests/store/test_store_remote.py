@@ -13,10 +13,10 @@ from store_helpers import finish_all, pass_run, put, start_run
 
 from autoopt.errors import InputError
 from autoopt.store import Store
-from autoopt.store.files.artifacts import ArtifactLost
-from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.verify import verify
+from autoopt.store.artifact_files import ArtifactLost
+from autoopt.store.gc import collect
 from autoopt.store.sql.database import open_database
+from autoopt.store.verify import verify
 
 
 def machine(tmp_path: Path, name: str, url: str) -> Store:

@@ -17,12 +17,11 @@ from autoopt.model.files import bytes_in, digest_folder, files_in
 from autoopt.model.model_set import MODEL_SET, ModelSet, Part
 from autoopt.model.split import digest_files, is_split, sizes_of
 from autoopt.store import Store, open_store
-from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
-from autoopt.store.maintenance.backup import backup, restore
-from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.stats import stats
-from autoopt.store.maintenance.verify import verify
+from autoopt.store.artifact_files import ArtifactFiles, ArtifactLost
+from autoopt.store.backup import backup, restore
+from autoopt.store.gc import collect
 from autoopt.store.sql.database import open_database
+from autoopt.store.verify import stats, verify
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,15 @@
-"""Verification and repair."""
+"""The condition of a store: statistics, and artifacts compared with their digests."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from store_helpers import finished_run, put, steps_of, write_model
+from store_helpers import finished_run, key, put, steps_of, write_model
 
 from autoopt.errors import InputError
 from autoopt.store import Store
-from autoopt.store.maintenance.verify import verify
+from autoopt.store.verify import stats, verify
 
 
 def test_repair_restores_all_but_sources_and_gives_the_reason(sqlite_store: Store, tmp_path: Path) -> None:
@@ -44,3 +44,14 @@ def test_orphans_are_listed_but_are_no_problem(sqlite_store: Store, tmp_path: Pa
     found = verify(sqlite_store)
     assert found.ok
     assert found.orphans == (orphan, "killed while writing")
+
+
+def test_stats_count_rows_outcomes_and_bytes(database_store: Store) -> None:
+    finished_run(database_store)
+    database_store.claims.acquire("pass_run", key("claimed"))
+    found = stats(database_store)
+    assert found.rows["artifact"] == 3
+    assert (found.pass_runs, found.evaluations) == ({"ok": 2, "claimed": 1}, {"ok": 1})
+    assert found.artifact_bytes == sum(a.bytes for a in database_store.artifacts.all())
+    assert found.disk_bytes == found.artifact_bytes, "small models share nothing"
+    assert found.database_bytes > 0

@@ -1,90 +1,125 @@
-"""The nights of a zoo as text and as a page."""
+"""The nights of a zoo in the store, and their history: courses, lasting changes, flaky models."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from io import StringIO
+from pathlib import Path
 
 import pytest
-from nights_cases import entry, nights_of, noisy
+from nights_cases import DAY, FIRST, entry, nights_of, noisy
 
-from autoopt.metrics import Estimate
-from autoopt.results import SweepResult
-from autoopt.zoo.night_history import history_of
-from autoopt.zoo.nights_page import nights_html
-from autoopt.zoo.nights_text import compare_nights, comparison_table, models_table, nights_table, notable, write_nights
-
-SERIES: dict[str, list[float | None]] = {
-    "<cnn>": [*noisy(0.5, 12), *noisy(0.6, 6, seed=1)],
-    "mlp": [*noisy(0.9, 12), *noisy(0.7, 6, seed=2)],
-    "rnn": [0.5, None] * 9,
-}
+from autoopt.errors import InputError
+from autoopt.json_codec import to_json
+from autoopt.results import SweepEntry, SweepResult
+from autoopt.store import Store, SweepRecord, open_store
+from autoopt.store.records import RunStatus
+from autoopt.zoo.lasting_changes import StoredNight
+from autoopt.zoo.nights import history_of, newest_entries, night_named, relative_values, stored_nights, zoo_of
 
 
-def test_text_shows_the_newest_night_first_and_losses_before_gains() -> None:
-    nights = nights_of(SERIES)
-    nights[-1] = replace(nights[-1], result=replace(nights[-1].result, regressions=("rnn",)))
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(None, tmp_path / "home")
+
+
+def add_night(store: Store, zoo: str, status: RunStatus = "finished") -> str:
+    sweep = store.sweeps.create(SweepRecord(id="", name=zoo)).id
+    store.sweeps.finish(sweep, status, SweepResult(sweep=sweep, name=zoo, models=(SweepEntry("cnn", "ok"),)).to_json())
+    return sweep
+
+
+def test_the_only_zoo_needs_no_name(store: Store) -> None:
+    with pytest.raises(InputError, match="no sweep in this store"):
+        zoo_of(store, None)
+    add_night(store, "a")
+    assert zoo_of(store, None) == zoo_of(store, "a") == "a"
+    add_night(store, "b")
+    with pytest.raises(InputError, match="ZOO: there are several zoos; name one of a, b"):
+        zoo_of(store, None)
+    with pytest.raises(InputError, match="ZOO: no sweep of a zoo 'c'; zoos with sweeps: a, b"):
+        zoo_of(store, "c")
+
+
+def test_a_zoo_may_be_named_by_its_file(store: Store, tmp_path: Path) -> None:
+    add_night(store, "a")
+    file = tmp_path / "zoo.yaml"
+    file.write_text("name: a\nmodels: [one.onnx]\n")
+    assert zoo_of(store, str(file)) == "a"
+
+
+def test_the_newest_finished_nights_come_oldest_first(store: Store) -> None:
+    sweeps = [add_night(store, "a") for _ in range(3)]
+    add_night(store, "a", status="cancelled")
+    add_night(store, "b")
+    assert [night.result.sweep for night in stored_nights(store, "a", limit=2)] == sweeps[1:]
+
+
+def test_a_night_is_named_by_the_beginning_of_its_sweep(store: Store) -> None:
+    sweeps = [add_night(store, "a") for _ in range(2)]
+    nights = stored_nights(store, "a", limit=9)
+    assert night_named(nights, sweeps[0]).sweep == sweeps[0]
+    assert night_named(nights, "latest").sweep == sweeps[1]
+    with pytest.raises(InputError, match="--compare: no night 'zz'; see the column 'sweep'"):
+        night_named(nights, "zz")
+    with pytest.raises(InputError, match="--compare: several nights ''"):
+        night_named(nights, "")
+
+
+def test_a_model_is_taken_from_the_newest_finished_sweep_that_has_it(store: Store) -> None:
+    sweeps = [add_night(store, "a"), add_night(store, "b")]
+    only = store.sweeps.create(SweepRecord(id="", name="a")).id
+    store.sweeps.finish(only, "finished", SweepResult(only, "a", models=(SweepEntry("mlp", "ok"),)).to_json())
+    add_night(store, "a", status="cancelled")
+    assert {zoo: sweep for zoo, (sweep, _) in newest_entries(store, "cnn").items()} == {"a": sweeps[0], "b": sweeps[1]}
+    assert list(newest_entries(store, "cnn", "b")) == ["b"]
+    assert newest_entries(store, "gru") == {}
+
+
+def test_a_night_counts_its_models_and_averages_their_ratios() -> None:
+    [night] = history_of("production", nights_of({"cnn": [0.25], "mlp": [1.0], "bad": [None]})).nights
+    assert (night.models, night.ok, night.host, night.time) == (3, 2, "forge", FIRST)
+    assert night.gain == pytest.approx(2.0)
+
+
+def test_a_course_holds_the_figures_of_each_night() -> None:
+    [course] = history_of("production", nights_of({"cnn": [0.5, None, 0.6]})).models
+    assert (course.metric, course.quality_metric) == ("latency_p50", "accuracy")
+    assert [night.status for night in course.nights] == ["ok", "failed", "ok"]
+    last = course.nights[-1]
+    assert (last.source, last.best, last.size, last.quality) == (2.0, 1.2, 1000.0, 0.9)
+    assert relative_values(course) == {
+        "000000000000": pytest.approx(0.909, abs=1e-3),
+        "000000000002": pytest.approx(1.09, abs=1e-3),
+    }
+    assert to_json(course)
+
+
+def test_a_change_of_the_source_is_told_apart() -> None:
+    nights = []
+    for number in range(16):
+        source = 2.0 if number < 10 else 1.5
+        result = SweepResult(sweep=f"{number:012d}", models=(entry("cnn", noisy(0.5, 16)[number], source=source),))
+        nights.append(StoredNight(FIRST + number * DAY, result))
+    [change] = history_of("production", nights).models[0].changes
+    assert (change.what, change.worse, change.sweep) == ("source", False, "000000000010")
+
+
+def test_a_model_that_fails_now_and_then_is_flaky() -> None:
+    series = {"cnn": [0.5, None, 0.5, 0.5, None, 0.5], "gone": [0.5, 0.5, 0.5, 0.5, None, None]}
+    cnn, gone = history_of("production", nights_of(series)).models
+    assert cnn.flaky == "failed on 2 of 6 nights, in between it worked"
+    assert not gone.flaky
+
+
+def test_a_model_without_a_result_has_no_metric() -> None:
+    nights = nights_of({"bad": [None, None]})
+    nights[1] = replace(nights[1], result=replace(nights[1].result, regressions=("bad",)))
     history = history_of("production", nights)
-    stream = StringIO()
-    write_nights(history, stream)
-    assert stream.getvalue().startswith("nights of production")
-    first = nights_table(history).rows[0]
-    assert (first[1], first[2], first[3], first[4]) == ("000000000017", "3", "2", "rnn")
-    lines = notable(history)
-    assert [line.partition(":")[0] for line in lines] == ["<cnn>", "rnn", "mlp"]
-    assert lines[0].startswith("<cnn>: the best model, compared with the source, is ")
-    assert re.search(r"is (1\.2x|\d+ %) slower since .* \(a lasting change\)$", lines[0])
-    assert notable(history_of("production", nights[:1])) == ["no lasting change over the nights"]
+    assert history.nights[1].regressions == ("bad",)
+    assert (history.models[0].metric, history.nights[0].gain) == ("", None)
 
 
-def test_a_gain_that_is_not_known_within_a_factor_of_two_is_no_number() -> None:
-    nights = nights_of({"cnn": [0.5, 0.4]})
-    (model,) = nights[-1].result.models
-    assert model.result.best is not None
-    best = replace(model.result.best, ratios={"latency_p50": Estimate(0.4, 0.2, 0.8)})
-    wide = replace(model, result=replace(model.result, best=best))
-    nights[-1] = replace(nights[-1], result=replace(nights[-1].result, models=(wide,)))
-    (row,) = models_table(history_of("production", nights)).rows
-    assert row[4:6] == ("faster by an undecided factor", "2.00x in 1 night")
-
-
-def test_page_and_table_say_for_how_many_models_a_night_had_no_time() -> None:
-    nights = nights_of(SERIES)
-    assert "No time for" not in nights_html(history_of("production", nights))
-    result = replace(nights[-1].result, not_run=("a", "b"), improvements=tuple(f"m{number}" for number in range(9)))
-    page = nights_html(history_of("production", [*nights[:-1], replace(nights[-1], result=result)]))
-    assert "No time for 2 models; the next night begins with them." in page
-    (row,) = nights_table(history_of("production", [replace(nights[-1], result=result)])).rows
-    assert row[2] == "3 of 5"
-    assert "Better: m0, m1, m2, m3, m4 and 4 more." in page
-
-
-def test_two_nights_are_compared_model_by_model() -> None:
-    before = SweepResult(sweep="1" * 12, models=(entry("cnn", 0.5), entry("mlp", 0.5)))
-    after = SweepResult(sweep="2" * 12, models=(entry("cnn", 0.7), entry("mlp", 0.5), entry("new", 0.5)))
-    table = comparison_table(compare_nights(before, after), "both")
-    assert {row[0]: row[1] for row in table.rows} == {"cnn": "worse", "mlp": "same", "new": "new"}
-    assert "best model latency_p50 worse" in table.rows[0][2]
-    assert list(compare_nights(before, after, worse=True)) == ["cnn"]
-
-
-def test_the_page_has_the_verdict_a_heat_map_and_plots() -> None:
-    pytest.importorskip("altair")
-    nights = nights_of({"<cnn>": [0.5, 0.6], "rnn": [0.5, None]})
-    nights[-1] = replace(nights[-1], result=replace(nights[-1].result, regressions=("rnn",)))
-    text = nights_html(history_of("production", nights))
-    assert "1 of 2 models regressed: rnn" in text
-    assert text.count("<figure>") == 1, "one good night is no plot, nor are figures that never change"
-    assert "latency_p50 of the source: 2.00 ms on all nights" in text
-    assert text.index("Over the nights") < text.index('class="heat"') < text.index("Plots")
-    assert "<cnn>" not in text
-    assert 'title="failed"' in text
-
-
-def test_nights_of_one_day_are_told_apart_by_their_times() -> None:
-    nights = nights_of({"cnn": [0.5, 0.5, 0.5]})
-    twice = replace(nights[1], time=nights[0].time + 60)  # no change of day in any time zone but for one minute
-    text = nights_html(history_of("production", [nights[0], twice, nights[2]]))
-    heads = re.findall(r'<th title="(\d{4}-([^" ]+) ([^"]+))">([^<]+)</th>', text)
-    assert [head for _, _, _, head in heads] == [heads[0][1], *(f"{day} {time}" for _, day, time, _ in heads[1:])]
+def test_models_that_became_worse_can_be_chosen() -> None:
+    nights = nights_of({"cnn": [0.5] * 6, "flaky": [0.5, None] * 3})
+    assert [past.model for past in history_of("production", nights).models] == ["cnn", "flaky"]
+    assert [past.model for past in history_of("production", nights, worse=True).models] == ["flaky"]

@@ -30,7 +30,7 @@ from autoopt.results import SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
 from autoopt.store import SweepRecord, open_store
-from autoopt.store.maintenance.stats import stats
+from autoopt.store.verify import stats
 from autoopt.zoo.releases import Promotion, promote
 from autoopt.zoo.sweep import run_sweep
 from autoopt.zoo.sweep_comparison import differences
@@ -65,6 +65,12 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "dag.yaml").write_text(DAG)
     (tmp_path / "zoo.yaml").write_text(ZOO)
     return tmp_path
+
+
+def by_size(folder: Path) -> Path:
+    """The zoo with a goal that takes no time to measure."""
+    (folder / "dag.yaml").write_text(DAG + "objectives: [{metric: size}]\n")
+    return folder
 
 
 def sweep(folder: Path, **options: Any) -> dict[str, Any]:
@@ -163,6 +169,7 @@ def test_sigterm_ends_a_sweep_with_its_results_and_it_goes_on_with_the_same_run(
         "passes: {ends: {pass: terminate, params: {number: {search: [0, 1]}}}}\nchains: [[ends]]\n"
         "objectives: [{metric: size}]\nconstraints: []\n"
     )
+    by_size(folder)
     (folder / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: [more.zip, {path: mlp, dag: ends.yaml}]\n")
     assert main(["sweep", "zoo.yaml", "--quiet"]) == EXIT_INTERRUPTED
     assert (folder / "out" / "more" / "model.onnx").exists()
@@ -202,7 +209,7 @@ def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
 def test_a_sweep_of_some_models_leaves_what_the_last_sweep_said_of_the_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = models(sweep(folder, out=folder / "out"))
+    before = models(sweep(by_size(folder), out=folder / "out"))
     monkeypatch.setattr("autoopt.zoo.sweep_entry.environment", lambda: {"libraries": {"onnxruntime": "new"}})
     sweep(folder, out=folder / "out", only="cnn")
     pages = {page.stem for page in (folder / "out" / "reports").iterdir()}
@@ -287,6 +294,8 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
     class Stop(BaseException):
         pass
 
+    by_size(folder)
+
     def stop_at_second(event: str, **values: Any) -> None:
         if event == "phase" and values["name"] == "model bad":
             raise Stop
@@ -343,7 +352,7 @@ def ended_after(model: str, monkeypatch: pytest.MonkeyPatch) -> CallbackObserver
 
 def test_a_night_whose_time_is_up_goes_on_the_next_night(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, model in {"one": cnn(), "two": mlp(), "three": cnn()}.items():
-        write(model, folder / name)
+        write(model, by_size(folder) / name)
     (folder / "zoo.yaml").write_text(NIGHT)
     with monkeypatch.context() as patched:
         first = sweep(folder, nightly=True, observer=ended_after("two", patched))

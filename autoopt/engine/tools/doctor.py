@@ -23,7 +23,7 @@ from autoopt.problem.probe import Probe
 from autoopt.report.words.formatting import plural
 from autoopt.settings import Settings, without_password
 from autoopt.store import open_store, store_exists
-from autoopt.store.files.remote import RemoteArtifacts
+from autoopt.store.remote import RemoteArtifacts
 from autoopt.working_folder import working_folder
 
 Status = Literal["ok", "warning", "problem"]

@@ -30,7 +30,7 @@ from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, admission_seconds, ask
 from autoopt.registry import registry
 from autoopt.spec.reader import read_json
 from autoopt.store import Store
-from autoopt.store.maintenance.verify import Verification, verify
+from autoopt.store.verify import Verification, verify
 from autoopt.target import Accelerator, Target
 from autoopt.workers import WorkerPool
 from autoopt.working_folder import STORE_WORK, working_folder

@@ -17,7 +17,7 @@ from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep
 from autoopt.problem.problem import Limits
 from autoopt.settings import root_of_data
 from autoopt.store import Restorer, Store
-from autoopt.store.files.artifacts import ArtifactLost
+from autoopt.store.artifact_files import ArtifactLost
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
 

@@ -1,5 +1,5 @@
-"""Figures in the words of people: which metrics are shown, how values, changes and answers are written.
+"""Figures in the words of people: how values, changes and answers are written.
 
-Read `figures` first: it decides which metrics are shown. `formatting` writes single values, `change` a candidate beside
-its source, and `verdict` the answer of a run.
+Read `formatting` first, which writes single values; `change` writes a candidate beside its source, and `verdict` the
+answer of a run.
 """

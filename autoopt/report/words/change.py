@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Constraint, Estimate, is_ratio_metric
-from autoopt.report.words.formatting import plural
-from autoopt.report.words.limits import figure_text, limits_of, trial_limits
+from autoopt.report.words.formatting import figure_text, limits_of, plural, trial_limits
 from autoopt.results import ModelResult, Trial
 from autoopt.results.figures import improvement, is_quality, kind
 
@@ -145,17 +144,6 @@ def trial_change(metric: str, result: Trial) -> str:
     if metric not in result.ratios:
         return ""
     return _named(metric, ratio_change(metric, result.ratios[metric]).removeprefix("speed "))
-
-
-def metric_cells(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> dict[str, str]:
-    """The cells of a table for a metric: its value, and for one that is compared by its ratio also the change."""
-    cells = {metric: ""}
-    if metric in values:
-        cells[metric] = figure_text(metric, values[metric], decimals=2)
-    if is_ratio_metric(metric):
-        ratio = ratios.get(metric)
-        cells[f"{metric} change"] = "" if ratio is None else ratio_change(metric, ratio)
-    return cells
 
 
 def _named(metric: str, text: str) -> str:

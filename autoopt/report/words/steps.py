@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from autoopt.errors import one_line
-from autoopt.report.words.formatting import plural
+from autoopt.report.words.formatting import params_text, plural
+from autoopt.results import ModelResult, RunResult, Trial
 from autoopt.space import Point
 
 ARROW = " -> "
@@ -65,3 +66,35 @@ def tail(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     return f"…{text[len(text) - width + 1 :]}"
+
+
+def trial_title(trial: Trial) -> str:
+    """A trial's number, chain and parameters: `trial 3: fold -> static [static: per_channel=true]`."""
+    return f"trial {trial.number}: {_with_params(trial.short_chain, trial.point)}"
+
+
+def chain_text(model: ModelResult) -> str:
+    """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats.
+
+    Passes that changed nothing are left out.
+    """
+    text = _with_params(model.short_chain, model.point)
+    if model.flags:
+        text += " *"
+    return text
+
+
+def shared_flags(result: RunResult) -> frozenset[str]:
+    """The caveats that all of several candidates have."""
+    candidates = [set(model.flags) for model in result.models if not model.is_source]
+    if len(candidates) < 2:
+        return frozenset()
+    return frozenset(set.intersection(*candidates))
+
+
+def _with_params(chain: str, point: Point) -> str:
+    shown = chain.split(" -> ")
+    params = params_text({node: values for node, values in point.items() if node in shown})
+    if not params:
+        return chain
+    return f"{chain} [{params}]"

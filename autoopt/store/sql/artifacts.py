@@ -8,17 +8,17 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, select
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
+from autoopt.store.artifact_files import ArtifactFiles, ArtifactLost
 from autoopt.store.faults import reached
-from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
-from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.store.records import ArtifactRecord, ModelRecord, Restorer
+from autoopt.store.remote import RemoteArtifacts
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, insert_into, to_row
 
 _T = tables.artifact.c
 _LOOKUP = Lookup(tables.artifact, "digest", "artifact")
@@ -151,7 +151,7 @@ class SqlArtifacts:
 
     def get(self, digest: str) -> ArtifactRecord:
         """The artifact with this digest."""
-        return _artifact(_LOOKUP.find(self._database, digest))
+        return from_row(ArtifactRecord, tables.artifact, _LOOKUP.find(self._database, digest))
 
     def exists(self, prefix: str) -> bool:
         """True if the digest of any artifact begins with `prefix`."""
@@ -161,7 +161,7 @@ class SqlArtifacts:
     def all(self) -> tuple[ArtifactRecord, ...]:
         """All artifacts, oldest first."""
         query = select(tables.artifact).order_by(_T.created, _T.digest)
-        return tuple(map(_artifact, fetch_all(self._database, query)))
+        return tuple(from_row(ArtifactRecord, tables.artifact, row) for row in fetch_all(self._database, query))
 
 
 class SqlModels:
@@ -172,14 +172,12 @@ class SqlModels:
 
     def add(self, record: ModelRecord) -> None:
         """Add a source model. Adding it again replaces its name and inspection."""
-        table = tables.model
-        row = {**to_row(table, record), "created": self._database.now}
-        again = update(table).where(table.c.artifact == record.artifact)
-        again = again.values(name=row["name"], inspection=row["inspection"])
+        row = {**to_row(tables.model, record), "created": self._database.now}
+        changes = {name: row[name] for name in ("name", "inspection")}
 
         def work(connection: Connection) -> None:
-            if not insert_if_absent(connection, table, row):
-                connection.execute(again)
+            statement = insert_into(connection, tables.model).values(row)
+            connection.execute(statement.on_conflict_do_update(index_elements=["artifact"], set_=changes))
 
         self._database.write(work)
 
@@ -192,7 +190,3 @@ class SqlModels:
         """All source models, oldest first."""
         query = select(tables.model).order_by(tables.model.c.created, tables.model.c.artifact)
         return tuple(from_row(ModelRecord, tables.model, row) for row in fetch_all(self._database, query))
-
-
-def _artifact(row: RowMapping) -> ArtifactRecord:
-    return from_row(ArtifactRecord, tables.artifact, row)

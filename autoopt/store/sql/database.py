@@ -21,7 +21,7 @@ from sqlalchemy.sql import ColumnElement
 
 from autoopt.errors import InputError, Interrupt, SystemFailure, one_line
 from autoopt.settings import settings
-from autoopt.store.files.filesystem import refuse_network_filesystem
+from autoopt.store.filesystem import refuse_network_filesystem
 
 Result = TypeVar("Result")
 

@@ -10,13 +10,12 @@ from sqlalchemy import Connection, Select, func, literal, select
 
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.store import codec
 from autoopt.store.records import Lineage, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.artifacts import SqlArtifacts, SqlModels
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.results import read_pass_runs
-from autoopt.store.sql.rows import batches, fetch_all
+from autoopt.store.sql.rows import batches, fetch_all, loads
 
 MAX_STEPS: Final = 256
 """Longer ways are not followed, because passes can lead in circles."""
@@ -55,7 +54,7 @@ class SqlLineage:
         artifact = self._artifacts.get(target).digest
         query = select(_T.output_options).where(_T.output_artifact == artifact).distinct()
         rows = fetch_all(self._database, query)
-        candidates = {Candidate(artifact, codec.loads(row["output_options"])) for row in rows}
+        candidates = {Candidate(artifact, loads(row["output_options"])) for row in rows}
         if not candidates or self._models.get(artifact) is not None:
             candidates.add(Candidate(artifact))
         ways = list(map(self._trace, candidates))

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from sqlalchemy import Connection, RowMapping, Table, and_, select, update
 
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
-from autoopt.store import codec
 from autoopt.store.faults import reached
 from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.claims import REPLACEABLE
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import batches, fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import (
+    batches,
+    dumps,
+    fetch_all,
+    from_row,
+    insert_if_absent,
+    loads,
+    to_row,
+)
+
+Record = TypeVar("Record", PassRunRecord, EvaluationRecord)
 
 
 class SqlResults:
@@ -41,7 +51,7 @@ class SqlResults:
 
         def query(connection: Connection) -> dict[str, EvaluationRecord]:
             rows = _finished_rows(connection, tables.evaluation, keys)
-            return {key: _evaluation_record(row) for key, row in rows.items()}
+            return {key: _record(EvaluationRecord, tables.evaluation, row) for key, row in rows.items()}
 
         return self._database.read(query)
 
@@ -66,9 +76,7 @@ class SqlResults:
             False if the store refused it, because another result exists or is under way.
         """
         row = to_row(tables.pass_run, record)
-        for role, candidate in (("input", record.input), ("output", record.output)):
-            row[f"{role}_artifact"], row[f"{role}_options"] = codec.candidate_columns(candidate)
-            row[f"{role}_key"] = candidate and candidate.key
+        row |= {"input_key": record.input.key, "output_key": record.output and record.output.key}
 
         def work(connection: Connection) -> bool:
             row["environment"] = self._store_environment(connection, record.environment)
@@ -79,7 +87,6 @@ class SqlResults:
     def finish_evaluation(self, record: EvaluationRecord) -> bool:
         """Store a result like `finish_pass_run`."""
         row = {**to_row(tables.evaluation, record), "candidate": record.candidate.key}
-        row["artifact"], row["session_options"] = codec.candidate_columns(record.candidate)
 
         def work(connection: Connection) -> bool:
             row["environment"] = self._store_environment(connection, record.environment)
@@ -122,7 +129,7 @@ class SqlResults:
         if not environment:
             return None
         digest = digest_json(dict(environment))
-        row = {"digest": digest, "content": codec.dumps(environment), "created": self._database.now}
+        row = {"digest": digest, "content": dumps(environment), "created": self._database.now}
         insert_if_absent(connection, tables.environment, row)
         return digest
 
@@ -130,7 +137,7 @@ class SqlResults:
 def read_pass_runs(connection: Connection, keys: Iterable[str]) -> dict[str, PassRunRecord]:
     """The finished pass runs among `keys`."""
     rows = _finished_rows(connection, tables.pass_run, keys)
-    return {key: _pass_run_record(row) for key, row in rows.items()}
+    return {key: _record(PassRunRecord, tables.pass_run, row) for key, row in rows.items()}
 
 
 def _finished_rows(connection: Connection, table: Table, keys: Iterable[str]) -> dict[str, RowMapping]:
@@ -145,28 +152,5 @@ def _finished_rows(connection: Connection, table: Table, keys: Iterable[str]) ->
     return rows
 
 
-def _pass_run_record(row: RowMapping) -> PassRunRecord:
-    return from_row(
-        PassRunRecord,
-        tables.pass_run,
-        row,
-        input=codec.candidate(row["input_artifact"], row["input_options"]),
-        outcome=Outcome(row["outcome"]),
-        output=codec.candidate(row["output_artifact"], row["output_options"]),
-        environment=codec.loads(row["environment_content"]) or {},
-        attempts=tuple(codec.loads(row["attempts"])),
-    )
-
-
-def _evaluation_record(row: RowMapping) -> EvaluationRecord:
-    return from_row(
-        EvaluationRecord,
-        tables.evaluation,
-        row,
-        candidate=codec.candidate(row["artifact"], row["session_options"]),
-        outcome=Outcome(row["outcome"]),
-        metrics=codec.estimates(row["metrics"]),
-        source_metrics=codec.estimates(row["source_metrics"]),
-        ratios=codec.estimates(row["ratios"]),
-        environment=codec.loads(row["environment_content"]) or {},
-    )
+def _record(kind: type[Record], table: Table, row: RowMapping) -> Record:
+    return from_row(kind, table, row, environment=loads(row["environment_content"]) or {})

@@ -1,21 +1,25 @@
-"""Reading and writing rows, for all parts of the SQL store."""
+"""Reading and writing rows: values of records as JSON text, one-line text and numbers, and back; finding rows by id."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Insert, RowMapping, Select, Table, select
 
-from autoopt.errors import InputError
-from autoopt.store import codec
+from autoopt.errors import InputError, SystemFailure, one_line
+from autoopt.json_codec import JsonTypeError, from_json
+from autoopt.model.candidate import Candidate
 from autoopt.store.sql.database import Database
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
     from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
+
+RESTORE: Final = "bring back a backup with 'autoopt store restore FOLDER'"
 Item = TypeVar("Item")
 Record = TypeVar("Record")
 Row: TypeAlias = dict[str, object]
@@ -26,6 +30,39 @@ LARGEST: Final = 2**31 - 1
 """The largest number that every supported database takes."""
 BATCH = 500
 """Parameters of one statement; every supported database takes this many."""
+
+
+def dumps(value: object) -> str:
+    """JSON text in ASCII, equal for equal values, which may hold mappings and dataclasses of any kind.
+
+    Unlike `canonical_json` it allows infinities and NaN, which metrics may be.
+    """
+    return _ENCODER.encode(value)
+
+
+def _as_dict(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_as_dict)
+
+
+def loads(text: str | None) -> Any:  # noqa: ANN401  the caller knows the form of what it stored
+    """The value of a JSON column; None for NULL.
+
+    Raises:
+        SystemFailure: Something else has written to the database, or its file is damaged.
+    """
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise SystemFailure(f"a value in the database is damaged: {text[:40]!r}", remedy=RESTORE) from None
 
 
 def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -66,32 +103,43 @@ def is_written(connection: Connection, statement: Insert) -> bool:
 def to_row(table: Table, record: object) -> Row:
     """The fields of a record for which the table has a column of the same name: JSON as text, text on one line.
 
-    Empty JSON is NULL where the column allows it.
+    Empty JSON is NULL where the column allows it. A candidate has two columns, see `tables`.
     """
     row: Row = {}
     for column in table.c:
-        if hasattr(record, column.name):
+        if "candidate" in column.info:
+            candidate: Candidate | None = getattr(record, column.info["candidate"])
+            row[column.name] = candidate and candidate.artifact
+            row[column.info["options"]] = candidate and dumps(candidate.session_options)
+        elif hasattr(record, column.name):
             value = getattr(record, column.name)
             if column.info.get("json"):
-                value = codec.dumps(value) if value or not column.nullable else None
+                value = dumps(value) if value or not column.nullable else None
             elif isinstance(value, str):
-                value = codec.text(value)
+                value = one_line(value)
             row[column.name] = value
     return row
 
 
 def from_row(kind: type[Record], table: Table, row: RowMapping, **values: object) -> Record:
-    """The record in a row; `values` are those of fields that no column holds as they are."""
+    """The record in a row; `values` are those of fields that no column holds as they are.
+
+    Raises:
+        SystemFailure: Something else has written to the database, or its file is damaged.
+    """
     for column in table.c:
-        if column.name in kind.__annotations__ and column.name not in values:
-            value = row[column.name]
-            if column.info.get("json"):
-                if value is None:
-                    continue  # the record's default
-                value = codec.loads(value)
-            values[column.name] = value
-    make: Callable[..., Record] = kind
-    return make(**values)
+        value = row[column.name]
+        if "candidate" in column.info and value is not None:
+            values[column.info["candidate"]] = Candidate(value, loads(row[column.info["options"]]) or {})
+        elif column.info.get("json"):
+            value = loads(value)
+            if value is None:
+                continue  # the record's default
+        values.setdefault(column.name, value)
+    try:
+        return from_json(kind, values)
+    except JsonTypeError as error:
+        raise SystemFailure(f"a value in the database is damaged: {error}", remedy=RESTORE) from None
 
 
 def fetch_all(database: Database, query: Select[Any]) -> Sequence[RowMapping]:

@@ -9,11 +9,10 @@ from sqlalchemy import Column, Connection, RowMapping, Select, Table, delete, se
 
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
-from autoopt.store import codec
 from autoopt.store.records import LEASE_SECONDS, Json, RunRecord, RunStatus, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import LARGEST, Lookup, batches, fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import LARGEST, Lookup, batches, dumps, fetch_all, from_row, insert_if_absent, loads, to_row
 
 _T = tables.run.c
 _LISTED = _T.parent.is_(None) & ~_T.is_check
@@ -39,8 +38,8 @@ class SqlRuns:
             The run as stored: an empty id is filled in, and the default owner is this process with a lease.
         """
         run = record.id or new_id()
-        plan = codec.dumps(record.plan)
-        plan_digest = digest_json(codec.loads(plan))
+        plan = dumps(record.plan)
+        plan_digest = digest_json(loads(plan))
         row = {
             **to_row(tables.run, record),
             "id": run,
@@ -63,7 +62,7 @@ class SqlRuns:
 
     def update(self, run: str, result: Json) -> bool:
         """Store the interim result of a run; False if it has ended or belongs to another owner."""
-        return self._change_own(run, {"result": codec.dumps(result)})
+        return self._change_own(run, {"result": dumps(result)})
 
     def set_seconds(self, run: str, seconds: float) -> None:
         """Store the time that a run has taken so far; does nothing if it has ended or belongs to another owner."""
@@ -76,7 +75,7 @@ class SqlRuns:
 
     def finish(self, run: str, status: RunStatus = "finished", result: Json | None = None) -> bool:
         """End a run; False if it has already ended or belongs to another owner."""
-        content = codec.dumps_optional(result)
+        content = None if result is None else dumps(result)
         is_own = _T.owner.is_(None) | (_T.owner == self._owner)
         end = update(tables.run).where(_T.id == run, _T.status == "running", is_own)
         end = end.values(status=status, result=content, owner=self._owner, lease=None, finished=self._database.now)
@@ -136,7 +135,13 @@ def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunReco
     for batch in batches({row["plan"] for row in rows}):
         for plan in connection.execute(select(table).where(table.c.digest.in_(batch))):
             plans[plan.digest] = plan.content
-    return [from_row(RunRecord, tables.run, row, plan=codec.loads(plans[row["plan"]])) for row in rows]
+    records = []
+    for row in rows:
+        result = loads(row["result"]) or {}
+        if not isinstance(result, Mapping):  # written by something else; it hides no other run
+            result = {"unreadable": result}
+        records.append(from_row(RunRecord, tables.run, row, plan=loads(plans[row["plan"]]), result=result))
+    return records
 
 
 def delete_run(connection: Connection, run: str, heirs: Mapping[str, str]) -> None:
@@ -159,8 +164,8 @@ def _delete_results(connection: Connection, run: str, table: Table, keys_of_tria
     trial_run = tables.trial.c.run
     keys = set(connection.execute(select(table.c.key).where(table.c.run == run)).scalars())
     for keys_json in connection.execute(select(keys_of_trial).where(trial_run == run)).scalars():
-        keys.update(codec.loads(keys_json))
+        keys.update(loads(keys_json))
     for keys_json in connection.execute(select(keys_of_trial).where(trial_run != run)).scalars():
-        keys.difference_update(codec.loads(keys_json))
+        keys.difference_update(loads(keys_json))
     for batch in batches(sorted(keys)):
         connection.execute(delete(table).where(table.c.key.in_(batch)))

@@ -50,6 +50,13 @@ def _artifact(name: str, *, null: bool = False) -> Column[str]:
     return Column(name, String(64), ForeignKey("artifact.digest"), nullable=null, index=True)
 
 
+def _candidate(field: str, artifact: str, options: str) -> tuple[Column[str], Column[str]]:
+    """The two columns of a record's field that is a candidate."""
+    column = _artifact(artifact, null=True)
+    column.info = {"candidate": field, "options": options}
+    return column, _text(options, null=True)
+
+
 def _text(name: str, *, null: bool = False) -> Column[str]:
     """A text column, empty by default: rows that are only claimed have no values yet."""
     return Column(name, Text, nullable=null, default=None if null else "")
@@ -155,8 +162,7 @@ trial = Table(
     Column("drops_slow", Boolean, nullable=False),
     Column("parallel", Integer, nullable=True),
     Column("outcome", String(16), nullable=True),
-    _artifact("artifact", null=True),
-    _json("session_options", null=True),
+    *_candidate("candidate", "artifact", "session_options"),
     _json("metrics"),
     _json("ratios"),
     _time("violation", null=True),
@@ -187,11 +193,9 @@ pass_run = Table(
     _text("pass_name"),
     _text("node", null=True),
     _json("params"),
-    _artifact("input_artifact", null=True),
-    _json("input_options", null=True),
+    *_candidate("input", "input_artifact", "input_options"),
     Column("input_key", String(64), nullable=True),
-    _artifact("output_artifact", null=True),
-    _json("output_options", null=True),
+    *_candidate("output", "output_artifact", "output_options"),
     Column("output_key", String(64), nullable=True, index=True),
     _time("seconds"),
     _text("message"),
@@ -210,8 +214,7 @@ evaluation = Table(
     metadata,
     Column("key", String(64), primary_key=True),
     Column("outcome", String(16), nullable=True),
-    _artifact("artifact", null=True),
-    _json("session_options", null=True),
+    *_candidate("candidate", "artifact", "session_options"),
     Column("candidate", String(64), nullable=True, index=True),
     _text("meter"),
     Column("graph", String(64), nullable=True, index=True),

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, or_, select, update
 
 from autoopt.errors import InputError
-from autoopt.json_codec import from_json
-from autoopt.outcome import Outcome
 from autoopt.owner import is_known_dead
-from autoopt.results import IntermediateResult, Trial
-from autoopt.store import codec
+from autoopt.results import Trial
 from autoopt.store.records import LEASE_SECONDS, is_abandoned
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import LARGEST, Row, fetch_all, from_row, insert_if_absent, insert_into, is_written, to_row
+from autoopt.store.sql.rows import (
+    LARGEST,
+    Row,
+    fetch_all,
+    from_row,
+    insert_if_absent,
+    insert_into,
+    is_written,
+    loads,
+    to_row,
+)
 
 _T = tables.trial.c
-_TUPLES = ("reasons", "unsure", "pass_runs", "evaluations", "steps", "path")
 
 
 class SqlTrials:
@@ -40,7 +48,7 @@ class SqlTrials:
             if insert_if_absent(connection, tables.trial, row):
                 return
             before = connection.execute(select(*columns_read).where(_is(record)).with_for_update()).mappings().one()
-            is_same = (before["chain_id"], codec.loads(before["point"])) == (record.chain_id, record.point)
+            is_same = (before["chain_id"], loads(before["point"])) == (record.chain_id, record.point)
             is_other = before["status"] == "done" and not is_same
             if is_other or _may_be_replaced(before, record.owner):
                 connection.execute(update(tables.trial).where(_is(record)).values(row))
@@ -140,20 +148,13 @@ def _may_be_replaced(row: RowMapping, owner: str | None) -> bool:
 
 def _row(record: Trial, owner: str | None) -> Row:
     row = to_row(tables.trial, record)
-    row["artifact"], row["session_options"] = codec.candidate_columns(record.candidate)
-    return {**row, "violation": codec.number(record.violation), "owner": owner, "lease": None}
+    return {
+        **row,
+        "violation": None if math.isnan(record.violation) else record.violation,
+        "owner": owner,
+        "lease": None,
+    }
 
 
 def _record(row: RowMapping) -> Trial:
-    return from_row(
-        Trial,
-        tables.trial,
-        row,
-        outcome=row["outcome"] and Outcome(row["outcome"]),
-        candidate=codec.candidate(row["artifact"], row["session_options"]),
-        metrics=codec.estimates(row["metrics"]),
-        ratios=codec.estimates(row["ratios"]),
-        violation=codec.from_number(row["violation"]),
-        intermediate=from_json(tuple[IntermediateResult, ...], codec.loads(row["intermediate"])),
-        **{name: tuple(codec.loads(row[name])) for name in _TUPLES},
-    )
+    return from_row(Trial, tables.trial, row, violation=math.nan if row["violation"] is None else row["violation"])

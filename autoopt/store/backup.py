@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,8 @@ from typing import Final
 from sqlalchemy import Connection, func, insert, select, text
 
 from autoopt.errors import InputError, SystemFailure, refuse_url
-from autoopt.store.files.artifacts import ArtifactFiles
-from autoopt.store.files.filesystem import sync
+from autoopt.store.artifact_files import ArtifactFiles
+from autoopt.store.filesystem import sync
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import BATCH
@@ -56,7 +56,7 @@ def backup(store: Store, folder: Path) -> CopyResult:
     with store.files.shared():  # nothing that the copied rows name may be removed meanwhile
         _copy_database(store.database, new)
         digests = sorted(record.digest for record in store.artifacts.all())
-        lost = _copy_artifacts(store, digests, ArtifactFiles(folder / "artifacts"))
+        lost = _copy_artifacts(digests, store.files, ArtifactFiles(folder / "artifacts"), store.artifacts.fetch)
     sync(new)
     os.replace(new, folder / DATABASE_FILE)
     sync(folder)
@@ -118,7 +118,6 @@ def restore(folder: Path, store: Store) -> CopyResult:
     if _count_runs(store.database):
         message = "holds runs; a backup is restored into an empty store"
         raise InputError(message, where=store.safe_url, remedy="move it away, or set AUTOOPT_HOME to another folder")
-    files = ArtifactFiles(folder / "artifacts")
     store.home.mkdir(parents=True, exist_ok=True)
     with working_folder(store.home / STORE_WORK) as scratch:
         source = open_database(_copy_of(folder, scratch))
@@ -127,7 +126,10 @@ def restore(folder: Path, store: Store) -> CopyResult:
             if source.read(missing_tables):
                 raise InputError("is damaged: it lacks tables", where=str(folder), remedy="use another backup")
             digests = source.read(_artifacts)
-            lost = _restore_artifacts(store, digests, files)
+            lost = _copy_artifacts(digests, ArtifactFiles(folder / "artifacts"), store.files)
+            for digest in digests:
+                if digest not in lost:
+                    store.artifacts.push(digest)
             with source.transaction(writing=False) as reading:
                 store.database.write(lambda writing: _copy_rows(reading, writing))
         finally:
@@ -194,17 +196,25 @@ def _copy_rows(source: Connection, target: Connection) -> None:
             target.execute(text(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'number'), {highest})"))
 
 
-def _copy_artifacts(store: Store, digests: Iterable[str], target: ArtifactFiles) -> tuple[str, ...]:
-    """Copy artifacts that `target` does not have yet; returns those that are lost."""
+def _copy_artifacts(
+    digests: Iterable[str],
+    source: ArtifactFiles,
+    target: ArtifactFiles,
+    fetch: Callable[[str], Path | None] = lambda digest: None,
+) -> tuple[str, ...]:
+    """Copy artifacts that `target` does not have yet; returns those that are lost.
+
+    `fetch` gets a copy of one that `source` does not have, in a folder to remove.
+    """
     lost: list[str] = []
     for digest in digests:
         if target.is_intact(digest):
             continue
-        if store.files.is_intact(digest):
-            with store.files.unpacked(digest) as folder:
+        if source.is_intact(digest):
+            with source.unpacked(digest) as folder:
                 target.put(folder, digest)
             continue
-        copy = store.artifacts.fetch(digest)
+        copy = fetch(digest)
         if copy is None:
             lost.append(digest)
             continue
@@ -212,20 +222,6 @@ def _copy_artifacts(store: Store, digests: Iterable[str], target: ArtifactFiles)
             target.put(copy, digest)
         finally:
             shutil.rmtree(copy, ignore_errors=True)
-    return tuple(lost)
-
-
-def _restore_artifacts(store: Store, digests: Iterable[str], source: ArtifactFiles) -> tuple[str, ...]:
-    """Store the artifacts of a backup; returns those that are neither there nor here."""
-    lost: list[str] = []
-    for digest in digests:
-        if not store.files.is_intact(digest):
-            if not source.is_intact(digest):
-                lost.append(digest)
-                continue
-            with source.unpacked(digest) as folder:
-                store.files.put(folder, digest)
-        store.artifacts.push(digest)
     return tuple(lost)
 
 

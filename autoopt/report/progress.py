@@ -15,14 +15,13 @@ from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.progress.displays import SPINNER, Lines, LiveState, Work
-from autoopt.report.progress.search_progress import SearchProgress
-from autoopt.report.words.limits import figure_text
+from autoopt.report.search_progress import SPINNER, Lines, LiveState, SearchProgress, Work
+from autoopt.report.words.formatting import figure_text
 from autoopt.results import Trial
 from autoopt.results.figures import DEFAULT_OBJECTIVE, kind
 
 if TYPE_CHECKING:
-    from autoopt.report.progress.live_view import LiveView
+    from autoopt.report.live_view import LiveView
 
 
 class Progress(Observer):
@@ -50,7 +49,7 @@ class Progress(Observer):
         """The display, which opens with the first thing to show."""
         if self._live and is_terminal(self._stream):
             # Imported only now: without a terminal, nothing needs rich.
-            from autoopt.report.progress.live_view import LiveView
+            from autoopt.report.live_view import LiveView
 
             return LiveView(self._stream, self.state, self._clock)
         return Lines(self._stream, self.state)

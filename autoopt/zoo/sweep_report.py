@@ -1,22 +1,29 @@
-"""The result of a sweep: a table of its models, the changes since the last good sweep, Markdown."""
+"""The result of a sweep as text, Markdown, HTML pages, JUnit XML, and annotations of GitHub Actions."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
 from types import MappingProxyType
-from typing import TextIO
+from typing import Final, TextIO
+from xml.etree import ElementTree
 
-from autoopt.errors import one_line
+from autoopt.engine.tools.run_report import run_report
+from autoopt.errors import one_line, writing
 from autoopt.metrics import Estimate, is_ratio_metric
+from autoopt.report.pages import render, write_page
 from autoopt.report.table import Table, markdown, write_lines
 from autoopt.report.words.change import ratio_change
-from autoopt.report.words.formatting import first_names, metric_text, plural, short
-from autoopt.report.words.markup import markdown_text
+from autoopt.report.words.formatting import day_text, first_names, metric_text, plural, short
+from autoopt.report.words.markup import markdown_text, shell_word
 from autoopt.report.words.steps import steps_text
-from autoopt.report.words.verdict import verdict_lines
-from autoopt.results import MetricChange, SweepEntry, SweepResult
+from autoopt.report.words.verdict import gains, verdict_lines
+from autoopt.results import MetricChange, RunResult, SweepEntry, SweepResult
 from autoopt.results.sweep import OK
+from autoopt.store import Store
+from autoopt.working_folder import check_own
 
 MOST_LINES = 5
 """Largest number of regressions, and of causes, in a message."""
@@ -25,6 +32,14 @@ MOST_REASON = 200
 TONIGHT = "figures are those of this measurement alone; a run's own report pools them with earlier ones"
 WIDTH = 76
 """Characters of a line of passes."""
+FOLDER = "reports"
+MOST_PAGES = 100
+"""Pages that one sweep adds; each takes 0.4 s of CPU and 80 kB. `autoopt report RUN` writes any other."""
+RUN_ID: Final = re.compile("[0-9a-f]{12}")
+LIBRARIES = ("autoopt", "onnxruntime", "onnx", "numpy")
+"""Libraries whose versions stand at the top."""
+SUITE = "autoopt "
+"""Opens the name of every test suite."""
 
 
 def write_sweep(result: SweepResult, stream: TextIO) -> None:
@@ -193,3 +208,125 @@ def headline(result: SweepResult) -> str:
     if result.not_run:
         line += f"; no time for {plural(len(result.not_run), 'model')}"
     return f"{line}."
+
+
+def sweep_html(result: SweepResult, pages: Mapping[str, str] = MappingProxyType({}), begun: float = 0.0) -> str:
+    """Render the page of a sweep.
+
+    `pages` are the paths of the pages of runs, relative to this one, by the run's id; `begun` is the beginning of the
+    sweep, in seconds since 1970, 0 if it is not known.
+    """
+    changes = [f"{entry.name}: {line}" for entry in result.models for line in change_lines(entry)]
+    others = [entry for entry in result.models if entry.run and entry.run not in pages]
+    return render(
+        "sweep.html",
+        package="autoopt.zoo",
+        title=sweep_title(result),
+        headline=headline(result),
+        lines=[*_circumstances(result, begun), *summary(result)],
+        models=models_table(result),
+        pages={entry.name: pages[entry.run] for entry in result.models if entry.run in pages},
+        changes=changes,
+        commands="\n".join(f"autoopt report {short(one.run)} -o {shell_word(f'{one.name}.html')}" for one in others),
+    )
+
+
+def _circumstances(result: SweepResult, begun: float) -> list[str]:
+    """The time, machine and versions of the measurements, and a line for a busy machine."""
+    environments = [entry.environment for entry in result.models if entry.environment]
+    parts = [day_text(begun) if begun else "", *_environment_texts(environments[-1] if environments else {})]
+    lines = [", ".join(filter(None, parts))]
+    busy = sum(entry.best is not None and entry.best.measured.busy for entry in result.models)
+    if busy:
+        lines.append(f"The machine was busy or unsteady during the measurements of {plural(busy, 'model')}.")
+    return list(filter(None, lines))
+
+
+def _environment_texts(environment: Mapping[str, object]) -> list[str]:
+    """The host, the system, and the versions of the main libraries."""
+    texts = [str(environment.get(name, "")) for name in ("host", "os", "python")]
+    libraries = environment.get("libraries")
+    if isinstance(libraries, Mapping):
+        texts += [f"{name} {libraries[name]}" for name in LIBRARIES if name in libraries]
+    return texts
+
+
+def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path, in_use: Set[str]) -> dict[str, str]:
+    """Write the pages of runs that have none yet in `out`: at most `MOST_PAGES`, of changed models before others.
+
+    Then delete those of runs that are not `in_use`.
+
+    Returns:
+        The path of each page, relative to `out`, by the run's id.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
+    folder = out / FOLDER
+    with writing(folder, "cannot write the reports"):
+        folder.mkdir(parents=True, exist_ok=True)
+        new = [entry for entry in entries if entry.run and not (folder / f"{entry.run}.html").exists()]
+        new.sort(key=lambda entry: not (entry.compared.regressed or entry.compared.improved))
+        for entry in new[:MOST_PAGES]:
+            record = store.runs.get(entry.run)
+            if record.result:
+                page = run_report(store, record, RunResult.from_json(record.result))
+                write_page(folder / f"{record.id}.html", page)
+        pages = {page.stem: page for page in folder.glob("*.html")}
+        for run in pages.keys() - in_use:
+            if RUN_ID.fullmatch(run):
+                pages.pop(run).unlink()
+        return {run: f"{FOLDER}/{page.name}" for run, page in pages.items()}
+
+
+def check_junit(file: Path) -> None:
+    """Check that JUnit XML may be written to this file; raises like `check_own`."""
+    check_own(file, f'<testsuite name="{SUITE}')
+
+
+def junit_xml(result: SweepResult) -> str:
+    """One test case for each model: a failure on a regression, an error for a model without a result."""
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(root, "testsuite", name=f"{SUITE}{result.name}", time=f"{result.seconds:.3f}")
+    for entry in result.models:
+        _add_test_case(suite, result, entry)
+    suite.set("tests", str(len(result.models)))
+    suite.set("failures", str(len(suite.findall("*/failure"))))
+    suite.set("errors", str(len(suite.findall("*/error"))))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_test_case(suite: ElementTree.Element, result: SweepResult, entry: SweepEntry) -> None:
+    attributes = {"classname": result.name, "name": one_line(entry.name), "time": f"{entry.seconds:.3f}"}
+    case = ElementTree.SubElement(suite, "testcase", attributes)
+    if entry.compared.regressed:
+        ElementTree.SubElement(case, "failure", message=problem_text(entry))
+    elif entry.status != OK:
+        ElementTree.SubElement(case, "error", message=problem_text(entry))
+    elif entry.result is not None and entry.best is not None:
+        text = ", ".join(gains(entry.result, entry.best)) or entry.best.short_chain
+        ElementTree.SubElement(case, "system-out").text = one_line(text)
+
+
+def github_annotations(result: SweepResult, file: str) -> list[str]:
+    """Workflow commands of GitHub Actions: an error on each regression, a warning for each model without a result."""
+    lines = []
+    for entry in result.models:
+        if entry.compared.regressed or entry.status != OK:
+            level = "error" if entry.compared.regressed else "warning"
+            text = problem_text(entry).replace("%", "%25")
+            lines.append(f"::{level} file={file},title=autoopt {one_line(entry.name)}::{text}")
+    return lines
+
+
+def problem_text(entry: SweepEntry) -> str:
+    """Description of a model's problem: its verdict, what moved, the reason, the possible causes."""
+    state = entry.compared.verdict if entry.compared.regressed else entry.status
+    parts = list(change_lines(entry)) or [state]
+    if entry.reason:
+        parts.append(entry.reason)
+    causes = (*entry.compared.causes, *entry.compared.other_inputs)
+    if causes:
+        parts.append(f"possible cause: {', '.join(causes)}")
+    return one_line("; ".join(parts))

@@ -44,7 +44,7 @@ from autoopt.model.split import (
     write_files,
 )
 from autoopt.store.faults import reached
-from autoopt.store.files.filesystem import (
+from autoopt.store.filesystem import (
     Fingerprint,
     copy_files,
     entry_of,

@@ -15,20 +15,13 @@ from typing import Final
 
 from sqlalchemy import Column, Connection, delete, select
 
-from autoopt.store import codec
 from autoopt.store.records import is_run_abandoned, part_documents
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import batches
+from autoopt.store.sql.rows import batches, loads
 from autoopt.store.sql.runs import delete_run
 from autoopt.store.store import Store
-from autoopt.working_folder import (
-    EXPORTED,
-    READINGS,
-    STORE_WORK,
-    abandoned_folders,
-    working_folders,
-)
+from autoopt.working_folder import EXPORTED, READINGS, STORE_WORK, abandoned_folders, working_folders
 
 GRACE: Final = 3600.0
 """Seconds since its last use during which an artifact is never removed."""
@@ -56,7 +49,7 @@ def users_of_parts(connection: Connection) -> dict[str, list[str]]:
     users: dict[str, list[str]] = {}
     query = select(run.id, run.result).where(run.result.is_not(None)).order_by(run.number.desc())
     for row in connection.execute(query):
-        for part in part_documents(codec.loads(row.result)):
+        for part in part_documents(loads(row.result)):
             users.setdefault(part["run"], []).append(row.id)
     return users
 
@@ -131,13 +124,6 @@ class _Rows:
     recent: int
 
 
-class _DryRun(Exception):
-    """Carries the result out of a transaction that is rolled back."""
-
-    def __init__(self, rows: _Rows) -> None:
-        self.rows = rows
-
-
 def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None) -> CollectionResult:
     """Remove everything that no kept run needs. Runs under way are always kept.
 
@@ -153,20 +139,21 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
         places = [path for digest in digests for path in store.files.places(digest)]
         weights = idle_weights(store, rows.digests)
         leftovers = _old_leftovers(store)
+        names = tuple(path.name for path in leftovers)
         size = _bytes_in([*places, *weights, *leftovers])
-        if not dry_run:
-            for digest in digests:
-                store.files.remove(digest)
-            for path in weights:
-                path.unlink()
-    if not dry_run:
-        if store.remote is not None:
-            for digest in rows.digests & shared.keys():
-                store.remote.remove(digest)
-        for path in leftovers:
-            _remove(path)
-    names = tuple(path.name for path in leftovers)
-    return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.recent)
+        result = CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.recent)
+        if dry_run:
+            return result
+        for digest in digests:
+            store.files.remove(digest)
+        for path in weights:
+            path.unlink()
+    if store.remote is not None:
+        for digest in rows.digests & shared.keys():
+            store.remote.remove(digest)
+    for path in leftovers:
+        _remove(path)
+    return result
 
 
 def _remove(path: Path) -> None:
@@ -194,6 +181,7 @@ def _collect_rows(store: Store, dry_run: bool, keep_runs: int | None, shared: Ma
     """Delete rows in one transaction, rolled back in a dry run."""
 
     def work(connection: Connection) -> _Rows:
+        changes = connection.begin_nested()
         runs: list[str] = []
         if keep_runs is not None:
             runs = _delete_runs(connection, _ended_runs(store.database, connection)[keep_runs:])
@@ -209,15 +197,13 @@ def _collect_rows(store: Store, dry_run: bool, keep_runs: int | None, shared: Ma
         _delete_unnamed(connection, tables.plan.c.digest, [tables.run.c.plan])
         environments = [tables.pass_run.c.environment, tables.evaluation.c.environment]
         _delete_unnamed(connection, tables.environment.c.digest, environments)
-        rows = _Rows(tuple(runs), frozenset(digests), len(unreferenced) - len(digests))
         if dry_run:
-            raise _DryRun(rows)
-        return rows
+            changes.rollback()
+        else:
+            changes.commit()
+        return _Rows(tuple(runs), frozenset(digests), len(unreferenced) - len(digests))
 
-    try:
-        return store.database.write(work)
-    except _DryRun as dry:
-        return dry.rows
+    return store.database.write(work)
 
 
 def _ended_runs(database: Database, connection: Connection) -> list[str]:

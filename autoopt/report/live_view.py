@@ -15,8 +15,7 @@ from rich.text import Text
 
 from autoopt.errors import one_line
 from autoopt.outcome import Outcome
-from autoopt.report.progress.displays import SPINNER, LiveState, failure_line, line_of
-from autoopt.report.progress.search_progress import SearchProgress
+from autoopt.report.search_progress import SPINNER, LiveState, SearchProgress, failure_line, line_of
 from autoopt.report.words.formatting import clock_text, plural
 from autoopt.report.words.steps import tail
 from autoopt.results import Trial

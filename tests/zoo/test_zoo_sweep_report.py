@@ -1,18 +1,37 @@
-"""A sweep as text, HTML and Markdown."""
+"""A sweep as text, Markdown, JUnit XML, annotations, and the pages of its runs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
 
+import pytest
+from nights_cases import entry
 from page_checks import is_balanced, needs_nothing_else
 
+from autoopt.errors import InputError
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.report.words.verdict import verdict
 from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
 from autoopt.results.sweep import BROKEN
-from autoopt.zoo.sweep_page import sweep_html
-from autoopt.zoo.sweep_text import change_lines, headline, message, models_table, summary, sweep_markdown, write_sweep
+from autoopt.store import ModelRecord, RunRecord, Store, open_store
+from autoopt.store.leases import finish_run
+from autoopt.zoo import sweep_report
+from autoopt.zoo.sweep_report import (
+    change_lines,
+    github_annotations,
+    headline,
+    junit_xml,
+    message,
+    models_table,
+    summary,
+    sweep_html,
+    sweep_markdown,
+    write_run_pages,
+    write_sweep,
+)
 
 CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")
 NEW_RUNTIME = "libraries.onnxruntime 1.30 -> 1.31"
@@ -139,3 +158,80 @@ def test_a_message_has_a_line_for_each_regression_and_what_changed() -> None:
     assert lines[1].endswith(". Its inputs changed: DAG b1 -> b2.")
     assert lines[2] == "mlp0 fails: it crashed"
     assert lines[-2:] == ["... and 2 more.", f"Changed since: {NEW_RUNTIME}."]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = open_store(None, tmp_path / "home")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.onnx").write_bytes(b"model")
+    store.models.add(ModelRecord(store.artifacts.put(tmp_path / "m"), "cnn"))
+    return store
+
+
+def finished(store: Store) -> SweepEntry:
+    model = store.models.all()[0].artifact
+    run = store.runs.create(RunRecord(id="", name="cnn", identity="i", model=model))
+    result = RunResult(run.id, "nothing meets the constraints")
+    finish_run(store, result.run, result.to_json())
+    return SweepEntry("cnn", "ok", result=result)
+
+
+def test_each_run_has_a_page_for_as_long_as_a_model_has_it(store: Store, tmp_path: Path) -> None:
+    out, tonight, before = tmp_path / "out", finished(store), finished(store)
+    pages = write_run_pages(store, [before], out, {before.run})
+    assert pages == {before.run: f"reports/{before.run}.html"}
+    assert "No model meets the constraints." in (out / pages[before.run]).read_text()
+    (out / "reports" / "notes.html").touch()
+    write_run_pages(store, [tonight, SweepEntry("failed", "failed")], out, {tonight.run, ""})
+    assert {page.stem for page in (out / "reports").iterdir()} == {tonight.run, "notes"}
+
+
+def test_pages_of_changed_models_come_first_where_there_are_too_many(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_report, "MOST_PAGES", 2)
+    same, other, worse = (finished(store) for _ in range(3))
+    worse = replace(worse, compared=EntryComparison("worse"))
+    entries, out = [same, other, worse], tmp_path / "out"
+    in_use = {entry.run for entry in entries}
+    assert write_run_pages(store, entries, out, in_use).keys() == {worse.run, same.run}
+    assert other.run in write_run_pages(store, entries, out, in_use), "the next sweep continues"
+
+
+def test_a_folder_that_cannot_be_written_is_named(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(InputError, match="cannot write the reports"):
+        write_run_pages(store, [], tmp_path / "out", ())
+
+
+SLOW = replace(
+    entry("<slow>", 0.6), compared=EntryComparison("worse", "s1", (CHANGE,), causes=("onnxruntime 1.30 -> 1.31",))
+)
+ODD = replace(entry("odd", None), compared=EntryComparison("new"), reason="100 %\nunreadable")
+RESULT = SweepResult("s2", name="production", models=(entry("good", 0.5), SLOW, ODD), seconds=3.0)
+
+
+def test_junit_has_a_case_for_each_model() -> None:
+    suite = ElementTree.fromstring(junit_xml(RESULT))[0]
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "3",
+        "failures": "1",
+        "errors": "1",
+    }
+    good, slow, odd = suite
+    assert (good.findtext("system-out") or "").startswith("2.00x faster")
+    failure, error = slow.find("failure"), odd.find("error")
+    assert failure is not None
+    assert error is not None
+    assert failure.get("message") == (
+        "worse: latency_p50 of the best model 2.0x faster (1.9 to 2.1) -> 1.7x faster (1.6 to 1.7); "
+        "possible cause: onnxruntime 1.30 -> 1.31"
+    )
+    assert error.get("message") == "failed; 100 % unreadable"
+
+
+def test_annotations_name_the_zoo_file() -> None:
+    error, warning = github_annotations(RESULT, "zoo.yaml")
+    assert error.startswith("::error file=zoo.yaml,title=autoopt <slow>::worse: latency_p50 of the best model")
+    assert warning == "::warning file=zoo.yaml,title=autoopt odd::failed; 100 %25 unreadable"
