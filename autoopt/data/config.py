@@ -190,6 +190,10 @@ class DataConfig:
         if not 0 < self.sample_ratio <= 1:
             reason = f"must be above 0 and at most 1, not {self.sample_ratio:g}"
             raise InputError(reason, where="data.sample_ratio")
+        self._check_sources()
+
+    def _check_sources(self) -> None:
+        """Check that there is something to load, and one thing."""
         if self.path is not None and not self.path:
             raise InputError("is empty", where="data.path")
         sources = [self.path, self.load_dataset, self.data_name]

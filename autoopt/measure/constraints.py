@@ -148,26 +148,26 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
 
 def _bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:
     candidate, source, resolution = observation.candidate, observation.source, observation.resolution
-    if constraint.min is not None:
-        unchanged = 1 - resolution if metric.kind == "fidelity" and resolution else None
-        yield _Bound(f"of at least {constraint.min}", candidate, constraint.min, is_upper=False, unchanged=unchanged)
-    if constraint.max is not None:
-        yield _Bound(f"of at most {constraint.max}", candidate, constraint.max, is_upper=True)
-    ratio, share = observation.ratio, None
+    ratio, below, above = observation.ratio, None, None
     if source is not None and source.value > 0:
         # Without pairs, the ratio follows from the two separate values.
         unpaired = Estimate(candidate.value / source.value, candidate.low / source.value, candidate.high / source.value)
-        ratio, share = ratio or unpaired, resolution / source.value or None
-    if ratio is not None and constraint.min_ratio is not None:
-        text, unchanged = f"ratio of at least {constraint.min_ratio}", None if share is None else 1 - share
-        yield _Bound(text, ratio, constraint.min_ratio, is_upper=False, unchanged=unchanged)
-    if ratio is not None and constraint.max_ratio is not None:
-        text, unchanged = f"ratio of at most {constraint.max_ratio}", None if share is None else 1 + share
-        yield _Bound(text, ratio, constraint.max_ratio, is_upper=True, unchanged=unchanged)
-    if source is not None and constraint.max_drop is not None:
-        drop = observation.drop or _unpaired_drop(metric.direction, candidate, source)
-        text, limit = f"drop of at most {constraint.max_drop}", constraint.max_drop
-        yield _Bound(text, drop, limit, is_upper=True, unchanged=resolution or None, is_drop=True)
+        ratio = ratio or unpaired
+        if resolution:
+            below, above = 1 - resolution / source.value, 1 + resolution / source.value
+    drop = None if source is None else observation.drop or _unpaired_drop(metric.direction, candidate, source)
+    agreeing = 1 - resolution if metric.kind == "fidelity" and resolution else None
+    rows = (
+        ("of at least", constraint.min, candidate, False, agreeing),
+        ("of at most", constraint.max, candidate, True, None),
+        ("ratio of at least", constraint.min_ratio, ratio, False, below),
+        ("ratio of at most", constraint.max_ratio, ratio, True, above),
+        ("drop of at most", constraint.max_drop, drop, True, resolution or None),
+    )
+    for text, limit, observed, is_upper, unchanged in rows:
+        if limit is not None and observed is not None:
+            text = f"{text} {limit}"
+            yield _Bound(text, observed, limit, is_upper=is_upper, unchanged=unchanged, is_drop=observed is drop)
 
 
 def _unpaired_drop(direction: Direction, candidate: Estimate, source: Estimate) -> Estimate:

@@ -184,8 +184,8 @@ class ModelRunner:
             count = len(feed[columns[0]])
             if has_fixed_batch and count < size:
                 # The last item fills the batch up.
-                rest = {name: np.repeat(feed[name][-1:], size - count, 0) for name in columns if name in feed}
-                feed = {**feed, **{name: np.concatenate([feed[name], rows]) for name, rows in rest.items()}}
+                rows = np.minimum(np.arange(size), count - 1)
+                feed = {name: array[rows] if name in columns else array for name, array in feed.items()}
             yield from _split(self.run(feed), count)
 
     def batch_size(self, data: DataSet, wanted_size: int = 0) -> int:
@@ -312,11 +312,28 @@ def sized(request: MeasureRequest) -> tuple[MeasureRequest, str]:
         InputError: the model does not take the setting.
         Exception: onnxruntime's, where it refuses the candidate.
     """
-    data = evaluation_data(request)
+    data, settings, target = evaluation_data(request), request.settings, request.target
     refusal = ""
     if request.source is not None and not request.is_source:
         try:
-            return with_batch_size(request, _source_size(request, request.source, data)), ""
+            key = digest_json(
+                {
+                    "source": request.source.digest,
+                    "data": request.data_key,
+                    "inputs": [
+                        settings.dimensions,
+                        settings.shapes,
+                        settings.ranges,
+                        settings.state,
+                        settings.batch_size,
+                    ],
+                    "target": [target.execution_provider, target.threads],
+                    "script": request.script_key,
+                }
+            )
+            if key not in _sizes:
+                _sizes[key] = _size(request, request.source, data)
+            return with_batch_size(request, _sizes[key]), ""
         except Exception as error:  # The candidate is then measured without ratios.
             refusal = f"{type(error).__name__}: {error}"
     return with_batch_size(request, _size(request, request.candidate, data)), refusal
@@ -325,23 +342,6 @@ def sized(request: MeasureRequest) -> tuple[MeasureRequest, str]:
 def with_batch_size(request: MeasureRequest, size: int) -> MeasureRequest:
     """Copy a request with another batch size."""
     return replace(request, settings=replace(request.settings, batch_size=size))
-
-
-def _source_size(request: MeasureRequest, source: ModelFile, data: DataSet) -> int:
-    """Find the batch size of the source as `_size` does, once for each content, data and target."""
-    settings, target = request.settings, request.target
-    key = digest_json(
-        {
-            "source": source.digest,
-            "data": request.data_key,
-            "inputs": [settings.dimensions, settings.shapes, settings.ranges, settings.state, settings.batch_size],
-            "target": [target.execution_provider, target.threads],
-            "script": request.script_key,
-        }
-    )
-    if key not in _sizes:
-        _sizes[key] = _size(request, source, data)
-    return _sizes[key]
 
 
 def _size(request: MeasureRequest, model: ModelFile, data: DataSet) -> int:

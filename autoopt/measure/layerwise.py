@@ -95,7 +95,21 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
         source = _admitted(source, Path(folder, "source"))
         candidate = _admitted(request.candidate, Path(folder, "candidate"))
-        return to_json(_compare(replace(request, candidate=candidate, source=source), source))
+        request = replace(request, candidate=candidate, source=source)
+        source_ops, candidate_ops = _ops_by_tensor(source), _ops_by_tensor(candidate)
+        data = evaluation_data(request)
+        feeds = [feed for feed, _ in data.feeds(1, request.settings.samples or ITEMS)]
+        common = {name: op for name, op in source_ops.items() if name in candidate_ops}
+        tensors = list(_compare_tensors(request, source, common, feeds))
+        comparison = ModelComparison(
+            items=len(feeds),
+            outputs=tuple(_compare_outputs(request, source, feeds)),
+            tensors=tuple(tensors),
+            only_source=len(source_ops) - len(common),
+            only_candidate=len(candidate_ops) - len(common),
+            first_different=next((tensor.name for tensor in tensors if tensor.cosine < SIMILAR), None),
+        )
+        return to_json(comparison)
 
 
 def _admitted(model: ModelFile, folder: Path) -> ModelFile:
@@ -104,22 +118,6 @@ def _admitted(model: ModelFile, folder: Path) -> ModelFile:
     if copy.suffix == ".ort":
         raise InputError("is in the ORT format, which hides its layers", where=model.path, remedy="name the .onnx file")
     return replace(model, path=str(copy))
-
-
-def _compare(request: MeasureRequest, source: ModelFile) -> ModelComparison:
-    source_ops, candidate_ops = _ops_by_tensor(source), _ops_by_tensor(request.candidate)
-    data = evaluation_data(request)
-    feeds = [feed for feed, _ in data.feeds(1, request.settings.samples or ITEMS)]
-    common = {name: op for name, op in source_ops.items() if name in candidate_ops}
-    tensors = list(_compare_tensors(request, source, common, feeds))
-    return ModelComparison(
-        items=len(feeds),
-        outputs=tuple(_compare_outputs(request, source, feeds)),
-        tensors=tuple(tensors),
-        only_source=len(source_ops) - len(common),
-        only_candidate=len(candidate_ops) - len(common),
-        first_different=next((tensor.name for tensor in tensors if tensor.cosine < SIMILAR), None),
-    )
 
 
 def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence[Feed]) -> Iterator[OutputDistance]:
@@ -233,17 +231,15 @@ def operator_times(payload: JsonObject) -> dict[str, JsonValue]:
             for runner in runners:
                 runner.run(feed)
             inferences += 1
-        source, candidate = (_read(runner, inferences) for runner in runners)
+        found = []
+        for runner in runners:
+            events = json.loads(Path(runner.session.end_profiling()).read_text(encoding="utf-8"))
+            found.append(by_operator(events, inferences))
+    source, candidate = found
     op_types = source.keys() | candidate.keys()
     rows = [OperatorTime(op_type, source.get(op_type), candidate.get(op_type)) for op_type in op_types]
     rows.sort(key=lambda row: (-abs(row.change), row.op_type))
     return to_json(OperatorTimes(inferences - 1, tuple(rows)))
-
-
-def _read(runner: ModelRunner, inferences: int) -> dict[str, float]:
-    """End the profile of a session; the milliseconds of each type of operator in one inference."""
-    events = json.loads(Path(runner.session.end_profiling()).read_text(encoding="utf-8"))
-    return by_operator(events, inferences)
 
 
 def by_operator(events: Iterable[Mapping[str, Any]], inferences: int) -> dict[str, float]:

@@ -99,17 +99,15 @@ def to_dataset(
     labels = None if label is None else columns[label]
     reading = ""
     if inputs is None:
-        inputs = [name for name in columns if name != label and name not in (ignored or ())]
+        left_out = {label, *(ignored or ())}
+        inputs = list(filter(lambda name: name not in left_out, columns))
         ids = _ids(columns, inputs, model) if ignored is None else []
         if ids:
             inputs = [name for name in inputs if name not in ids]
             reading = f"ids are left out: {', '.join(map(repr, ids))}; the option inputs chooses columns"
     if not isinstance(inputs, Mapping):
         inputs = {"input": inputs}
-    joined = {}
-    for name, chosen in inputs.items():
-        names = [chosen] if isinstance(chosen, str) else list(chosen)
-        joined[name] = _join(columns, names, path, label)
+    joined = {name: _join(columns, chosen, path, label) for name, chosen in inputs.items()}
     return DataSet(joined, labels, name=path, reading=reading)
 
 
@@ -143,7 +141,8 @@ def _width(model: str) -> int | None:
     return sizes[1] if len(sizes) == 2 else None
 
 
-def _join(columns: Mapping[str, Array], names: list[str], path: str, label: str | None) -> Array:
+def _join(columns: Mapping[str, Array], chosen: str | Sequence[str], path: str, label: str | None) -> Array:
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
     if not names:
         raise InputError("has no columns besides the label", where=path)
     check_columns(columns, names, path)

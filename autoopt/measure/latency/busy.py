@@ -193,7 +193,7 @@ class OtherPrograms:
     """The time that was spent waiting for them, and if they became quiet."""
     _began: Reading = field(init=False, default_factory=Reading.now)
     _cores: set[int] = field(init=False, default_factory=set)
-    """Cores of this process to which no helper is bound; empty if none is bound."""
+    """Cores of this process to which no helper is bound; empty if none is bound, or some to each."""
 
     @staticmethod
     def of(request: MeasureRequest) -> OtherPrograms:
@@ -223,7 +223,15 @@ class OtherPrograms:
         """Let the threads go first that runtimes have started so far; they run only while a model does."""
         if self.give_way:
             _set_helpers(os.SCHED_FIFO, PRIORITY)
-            self._cores = _cores_without_helpers()
+            everywhere = os.sched_getaffinity(0)
+            bound: set[int] = set()
+            for thread in _helpers():
+                with suppress(OSError):  # it has ended
+                    cores = os.sched_getaffinity(thread)
+                    bound |= cores if cores < everywhere else set()
+            # The runtime binds its default threads. Real time would leave the calling thread on the core of one of
+            # them, and the model would run on one thread: a transformer of 0.67 ms took 1.06 ms.
+            self._cores = everywhere - bound if bound else set()
 
     @contextmanager
     def behind_this_thread(self) -> Iterator[None]:
@@ -294,21 +302,6 @@ def _set_helpers(policy: int, priority: int) -> None:
     for thread in _helpers():
         with suppress(OSError):  # it has ended
             os.sched_setscheduler(thread, policy, os.sched_param(priority))
-
-
-def _cores_without_helpers() -> set[int]:
-    """Find the cores to which no helper is bound; empty if none is bound, or some to each.
-
-    The runtime binds its default threads. Real time would leave the calling thread on the core of one of them, and the
-    model would run on one thread: a transformer of 0.67 ms took 1.06 ms.
-    """
-    everywhere = os.sched_getaffinity(0)
-    bound: set[int] = set()
-    for thread in _helpers():
-        with suppress(OSError):  # it has ended
-            cores = os.sched_getaffinity(thread)
-            bound |= cores if cores < everywhere else set()
-    return everywhere - bound if bound else set()
 
 
 def _helpers() -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from autoopt.measure.intervals.replicas import Statistic, block_interval, log_interval, mean_of, quantile_of
 from autoopt.measure.latency.busy import Load, runs_on_several, thread_count
-from autoopt.measure.latency.comparison import CallTimes, Comparison, Pair, Times, select_pairs
+from autoopt.measure.latency.comparison import Comparison, Pair, Times, select_pairs
 from autoopt.measure.latency.timer import Subject, outliers
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.two_ratios import TwoRatios, error_of
@@ -53,26 +53,25 @@ class Estimates:
 
 def estimate(request: MeasureRequest, times: Times) -> list[list[Estimates]]:
     """Estimate the metrics of each call for each model, with both ratios where there are two."""
-    return [_estimates_of_call(request, call, times.load) for call in times.calls]
-
-
-def _estimates_of_call(request: MeasureRequest, call: CallTimes, load: Load) -> list[Estimates]:
-    found = []
-    for number, (comparison, on_one_thread) in enumerate(zip(call.comparisons, call.one_thread, strict=True)):
-        single = request.alone(number)
-        if call.metric != MEDIAN_LATENCY:
-            single = replace(single, metrics=(MEDIAN_LATENCY, STEP))
-        one = estimates(single, comparison, load.contention)
-        by_clock = one.ratios.get(MEDIAN_LATENCY)
-        if by_clock is not None and on_one_thread is None:
-            one = one.with_ratio(MEDIAN_LATENCY, after_a_look(single, by_clock, stopped=call.stopped, load=load))
-        elif by_clock is not None and on_one_thread is not None:
-            on_one = on_one_thread.comparison.estimate()
-            both = both_ratios(single, by_clock, on_one, is_serial=on_one_thread.is_serial, load=load)
-            one = one.with_ratio(MEDIAN_LATENCY, both.combined(), both)
-            if call.metric == TOKEN_RATE:
-                one = one.with_ratio(STEP, both.combined().inverse(), both.inverse())
-        found.append(one)
+    found: list[list[Estimates]] = []
+    for call in times.calls:
+        found.append([])
+        for number, (comparison, on_one_thread) in enumerate(zip(call.comparisons, call.one_thread, strict=True)):
+            single = request.alone(number)
+            if call.metric != MEDIAN_LATENCY:
+                single = replace(single, metrics=(MEDIAN_LATENCY, STEP))
+            one = estimates(single, comparison, times.load.contention)
+            by_clock = one.ratios.get(MEDIAN_LATENCY)
+            if by_clock is not None and on_one_thread is None:
+                ratio = after_a_look(single, by_clock, stopped=call.stopped, load=times.load)
+                one = one.with_ratio(MEDIAN_LATENCY, ratio)
+            elif by_clock is not None and on_one_thread is not None:
+                on_one = on_one_thread.comparison.estimate()
+                both = both_ratios(single, by_clock, on_one, is_serial=on_one_thread.is_serial, load=times.load)
+                one = one.with_ratio(MEDIAN_LATENCY, both.combined(), both)
+                if call.metric == TOKEN_RATE:
+                    one = one.with_ratio(STEP, both.combined().inverse(), both.inverse())
+            found[-1].append(one)
     return found
 
 

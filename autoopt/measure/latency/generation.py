@@ -80,7 +80,15 @@ def shared_time(request: MeasureRequest) -> MeasureRequest:
     """
     if not any(name in request.metrics for name in GENERATION):
         return request
-    _check_prompts(request)
+    data = evaluation_data(request)
+    runner = ModelRunner.open(request.candidate, request, packs_weights=False)
+    if not isinstance(runner.session, ModelSetSession) or runner.session.description.generation is None:
+        past = _decoder(runner).past_length(batch(runner, data, 0, request.settings.batch_size))
+        if past:
+            raise InputError(
+                f"{' and '.join(GENERATION)} start from a prompt, but the data fill the cache with {past} tokens",
+                remedy="give input_ids alone",
+            )
     if TOKEN_RATE not in request.metrics:
         return request
     return replace(request, settings=replace(request.settings, seconds=request.settings.seconds / 2))
@@ -103,21 +111,6 @@ def _first_token(runner: ModelRunner, prompt: Feed) -> Call:
     """Make the function that runs a model set over a prompt."""
     assert isinstance(runner.session, ModelSetSession), "one model is measured by its latency"
     return partial(runner.session.start, prompt)
-
-
-def _check_prompts(request: MeasureRequest) -> None:
-    """Check that the model generates with a cache, and that its cache is empty at first."""
-    data = evaluation_data(request)
-    runner = ModelRunner.open(request.candidate, request, packs_weights=False)
-    if isinstance(runner.session, ModelSetSession) and runner.session.description.generation is not None:
-        return
-    decoder = _decoder(runner)
-    past = decoder.past_length(batch(runner, data, 0, request.settings.batch_size))
-    if past:
-        raise InputError(
-            f"{' and '.join(GENERATION)} start from a prompt, but the data fill the cache with {past} tokens",
-            remedy="give input_ids alone",
-        )
 
 
 def _decoder(runner: ModelRunner) -> Decoder:

@@ -95,19 +95,18 @@ def _time_on_one_thread(
     """
     request, source = prepared.request, prepared.request.source
     times: list[ThreadTimes | None] = [None] * len(request.models)
+    if source is None:
+        return times
     numbers: dict[bool, list[int]] = {True: [], False: []}
-    for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
-        by_clock = comparison.estimate() if comparison.source is not None else None
-        if not needs_one_thread(request, model, by_clock, stopped=measurement.stopped, load=load):
-            continue
-        are_serial = False
-        if source is not None and comparison.source is not None:
-            are_serial = is_serial(call.subject_of, source, comparison.source)
-            are_serial = are_serial and is_serial(call.subject_of, model, comparison.candidate)
-        if not (are_serial and load.gave_way):  # serial ones need no further core
-            numbers[are_serial].append(number)
+    for number, comparison in enumerate(measurement.comparisons):
+        by_clock = None if comparison.source is None else comparison.estimate()
+        single = request.alone(number)
+        if needs_one_thread(single, single.candidate, by_clock, stopped=measurement.stopped, load=load):
+            are_serial = _are_serial(call, single, comparison)
+            if not (are_serial and load.gave_way):  # serial ones need no further core
+                numbers[are_serial].append(number)
     for are_serial, chosen in numbers.items():
-        if not chosen or source is None:
+        if not chosen:
             continue
         reference = call.source_subject_of(source if are_serial else on_one_thread(source))
         comparisons = []
@@ -118,6 +117,14 @@ def _time_on_one_thread(
             times[number] = ThreadTimes(comparisons[-1], are_serial)
         Measurement(comparisons, cpu_settings(request.settings), request.brief).run()
     return times
+
+
+def _are_serial(call: TimedCall, request: MeasureRequest, comparison: Comparison) -> bool:
+    """Tell if neither the candidate nor the source gives its helper threads work."""
+    source = request.source
+    if source is None or comparison.source is None or not is_serial(call.subject_of, source, comparison.source):
+        return False
+    return is_serial(call.subject_of, request.candidate, comparison.candidate)
 
 
 @dataclass
@@ -256,19 +263,24 @@ class Measurement:
         is_checkpoint = rounds >= TIMING.fewest_pairs
         if rounds > self.replicas:
             is_checkpoint = rounds % max(self.replicas, TIMING.fewest_pairs) == 0
-        load, incumbent = self.others.load(), self._incumbent_ratio
-        if incumbent is not None and (is_checkpoint or self.rounds == TIMING.fewest_pairs):
-            lowest = self.comparisons[0].estimate().low
-            if lowest > incumbent * (TIMING.hopeless_where_busy if load.busy else TIMING.hopeless):
-                return "hopeless"
-            if is_checkpoint and lowest > incumbent * self.settings.margin:
-                return "worse"
-        if not is_checkpoint:
-            return None
+        load = self.others.load()
+        loss = self._loss_reason(load, is_checkpoint=is_checkpoint)
+        if loss is not None or not is_checkpoint:
+            return loss
         reasons = [self._width_reason(comparison, load) for comparison in self.comparisons]
         if None in reasons:
             return None
         return "no narrower" if "no narrower" in reasons else "narrow"
+
+    def _loss_reason(self, load: Load, *, is_checkpoint: bool) -> StopReason | None:
+        """The reason to stop because the candidate is slower than the best so far; at first only by far."""
+        incumbent = self._incumbent_ratio
+        if incumbent is None or not (is_checkpoint or self.rounds == TIMING.fewest_pairs):
+            return None
+        lowest = self.comparisons[0].estimate().low
+        if lowest > incumbent * (TIMING.hopeless_where_busy if load.busy else TIMING.hopeless):
+            return "hopeless"
+        return "worse" if is_checkpoint and lowest > incumbent * self.settings.margin else None
 
     def _limit_reason(self) -> StopReason | None:
         # Fewer rounds say nothing, so a slow model gets twice the time for them.

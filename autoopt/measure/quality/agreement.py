@@ -71,17 +71,22 @@ def compare_parts(parts: Sequence[Part], candidate: Outputs, source: Outputs) ->
     agreements = [_compare(part, candidate, source) for part in parts]
     if not any(agreement.kind in DECISIONS for agreement in agreements):
         return agreements
-    for index, agreement in enumerate(agreements):
-        if agreement.kind in ("values", "events") and not agreement.part.is_state:
-            place = agreement.part.outputs[0]
-            both = [np.asarray(value) for outputs in (candidate, source) for value in outputs[place]]
-            if any(array.size != 1 or array.dtype.kind != "f" or not abs(array.item()) <= 1 for array in both):
-                continue
-            numbers, source_numbers = np.array([array.item() for array in both]).reshape(2, -1)
-            if np.ptp(source_numbers) < KINDS.little_spread:
-                errors = (numbers - source_numbers) ** 2
-                agreements[index] = PartAgreement(agreement.part, "values", errors, np.ones(len(errors)))
-    return agreements
+    return [_with_steady_number(agreement, candidate, source) for agreement in agreements]
+
+
+def _with_steady_number(agreement: PartAgreement, candidate: Outputs, source: Outputs) -> PartAgreement:
+    """The agreement of a number for each item that hardly changes on the scale of 1; others as they are."""
+    if agreement.kind not in ("values", "events") or agreement.part.is_state:
+        return agreement
+    place = agreement.part.outputs[0]
+    both = [np.asarray(value) for value in (*candidate[place], *source[place])]
+    if any(array.size != 1 or array.dtype.kind != "f" or not abs(array.item()) <= 1 for array in both):
+        return agreement
+    numbers, source_numbers = np.array([array.item() for array in both]).reshape(2, -1)
+    if np.ptp(source_numbers) >= KINDS.little_spread:
+        return agreement
+    errors = (numbers - source_numbers) ** 2
+    return PartAgreement(agreement.part, "values", errors, np.ones(len(errors)))
 
 
 def estimate(agreements: Sequence[PartAgreement], items: int, *, same: bool = False) -> Estimate:

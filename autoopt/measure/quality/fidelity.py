@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -234,29 +234,31 @@ def compare_output(
     Texts and other values that are not numbers are compared only by `top1_agreement`. Different shapes count as the
     largest possible distance. `axis` is that of the classes, for `top1_agreement` and `kl`.
     """
-    pairs = [(np.asarray(c), np.asarray(s)) for c, s in zip(candidate, source, strict=True)]
+    pairs: Pairs = list(zip(map(np.asarray, candidate), map(np.asarray, source), strict=True))
     if not all(s.dtype.kind in NUMBERS for _, s in pairs):
-        if metric != "top1_agreement":
-            return None
-        return _agreement([float(np.array_equal(c, s)) for c, s in pairs])
-    if not all(c.shape == s.shape and c.dtype.kind in NUMBERS for c, s in pairs):
+        same = [float(np.array_equal(*pair)) for pair in pairs]
+        return _agreement(same) if metric == "top1_agreement" else None
+    if not all(starmap(_are_alike, pairs)):
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
     if metric in ALONG_CLASSES:
-        if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
-            return None
-        shares = [ALONG_CLASSES[metric](_classes_last(c, axis), _classes_last(s, axis)) for c, s in pairs]
-        return _agreement(shares) if metric == "top1_agreement" else mean_interval(shares)
-    return _distance(metric, [_without_blanks(c, s) for c, s in pairs])
-
-
-def _distance(metric: str, pairs: Pairs) -> Estimate:
-    """Compute a metric of all numbers of an output, whatever their places."""
+        return _along_classes(metric, pairs, axis)
+    pairs = list(starmap(_without_blanks, pairs))
     if metric == "relative_l2":
         return _relative_l2(pairs)
-    values = [PER_ITEM[metric](c, s) for c, s in pairs]
-    if metric == "max_abs_error":
-        return Estimate.exact(max(values))
-    return mean_interval(values)
+    values = list(starmap(PER_ITEM[metric], pairs))
+    return Estimate.exact(max(values)) if metric == "max_abs_error" else mean_interval(values)
+
+
+def _are_alike(candidate: np.ndarray, source: np.ndarray) -> bool:
+    return candidate.shape == source.shape and candidate.dtype.kind in NUMBERS
+
+
+def _along_classes(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
+    """Compute a metric that compares item by item along the axis of the classes; None if there is no such axis."""
+    if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
+        return None
+    shares = [ALONG_CLASSES[metric](_classes_last(c, axis), _classes_last(s, axis)) for c, s in pairs]
+    return _agreement(shares) if metric == "top1_agreement" else mean_interval(shares)
 
 
 def _without_blanks(candidate: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
