@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import builders
 import numpy as np
 import pytest
+from measure_helpers import QUICK, bare, sigmoid
 from onnx import TensorProto, helper
 
+from autoopt.data import DataConfig
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
-from autoopt.measure.inference import ModelRunner, plain
+from autoopt.measure import inference, worker
+from autoopt.measure.inference import CACHED_DATA_SETS, ModelRunner, evaluation_data, plain
 from autoopt.measure.quality.predictions import stack_or_list
-from autoopt.measure.request import MeasureRequest
+from autoopt.measure.request import MeasureRequest, Unmeasurable
+from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
 
@@ -191,3 +197,159 @@ def test_a_session_that_nobody_times_leaves_the_cores_to_others(tmp_path, thread
     options = runner.session.get_session_options()
     assert options.intra_op_num_threads == expected
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+def test_the_batch_size_of_the_data_is_used_as_far_as_the_model_allows(files, tmp_path):
+    models = {
+        "free": (str(io.save(builders.mlp(), tmp_path / "free")), 8),
+        "one": (str(io.save(builders.mlp(batch=1), tmp_path / "one")), 1),
+        "four": (str(io.save(builders.mlp(batch=4), tmp_path / "four")), 4),
+        "bare": (bare(tmp_path / "bare"), 1),
+        "reshaped": (bare(tmp_path / "reshaped", reshaped=True), 1),
+    }
+    for path, expected in models.values():
+        found = worker.latency(
+            {
+                "candidate": {"path": path, "session_options": {"graph_optimization_level": "disable"}},
+                "source": {"path": path},
+                "metrics": ["latency_p50"],
+                "data": {"path": files["data"], "batch_size": 8},
+                "settings": QUICK,
+            }
+        )
+        assert found["details"]["batch_size"] == expected
+        assert set(found["ratios"]) == {"latency_p50"}
+
+
+def test_items_that_differ_in_shape_are_measured_one_at_a_time(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import numpy as np\n"
+        "from autoopt.data import register_load_dataset\n"
+        "from autoopt.data.dataset import DataSet\n"
+        "@register_load_dataset('uneven')\n"
+        "def uneven():\n"
+        "    return DataSet({}, None, {'x': [np.ones((1, n), np.float32) for n in (2, 5, 3)]})\n"
+    )
+    data = {"load_dataset": "uneven", "user_script": str(tmp_path / "script.py"), "batch_size": 2}
+    payload = {"candidate": {"path": sigmoid(tmp_path)}, "metrics": ["latency_p50"], "data": data, "settings": QUICK}
+    assert worker.latency(payload)["details"]["batch_size"] == 1
+
+
+@pytest.mark.parametrize("meter", ["latency", "memory"])
+def test_a_batch_size_in_the_settings_that_the_model_does_not_take_is_named(tmp_path, meter):
+    one = str(io.save(builders.mlp(batch=1), tmp_path / "one"))
+    words = r"measurement\.batch_size: the model takes 1 item at a time.*, not 8.*; set it to 1$"
+    for path in (one, bare(tmp_path / "reshaped", reshaped=True)):
+        asked = {"candidate": {"path": path}, "source": {"path": path}, "metrics": [], "settings": {"batch_size": 8}}
+        with pytest.raises(Unmeasurable, match=words) as caught:
+            getattr(worker, meter)(asked)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_candidate_with_another_batch_than_its_source_is_refused(files, tmp_path):
+    four = str(io.save(builders.mlp(batch=4), tmp_path))
+    payload = {"candidate": {"path": four}, "source": {"path": files["source"]}, "data": files["data"]}
+    with pytest.raises(Unmeasurable, match=r"takes 4 items at a time \(input 'x'\), not 1; set it to 4"):
+        worker.latency({**payload, "metrics": ["latency_p50"], "settings": QUICK})
+    found = worker.latency({**payload, "metrics": ["latency_p50"], "settings": {**QUICK, "batch_size": 4}})
+    assert found["ratios"]["latency_p50"]["low"] > 0
+
+
+def test_a_batch_that_the_model_does_not_take_is_named_and_the_rest_is_measured(tmp_path):
+    path = str(io.save(builders.mlp(batch=1), tmp_path))
+    settings = {**QUICK, "throughput": [{"batch_size": 4}, {"batch_size": 1}]}
+    found = worker.latency({"candidate": {"path": path}, "metrics": ["latency_p50"], "settings": settings})
+    refused, measured = found["details"]["throughput"]
+    assert "4" in refused["refused"]
+    assert measured["candidate"]["value"] > 0
+    assert found["metrics"]["latency_p50"]["value"] > 0
+
+
+def test_the_source_is_opened_once_to_find_its_batch_size(tmp_path, monkeypatch):
+    opened = []
+    find = inference._size
+    monkeypatch.setattr(inference, "_size", lambda *arguments: opened.append(arguments) or find(*arguments))
+    source = str(io.save(builders.mlp(seed=11), tmp_path / "source"))
+    for seed in (12, 13):
+        candidate = str(io.save(builders.mlp(seed=seed), tmp_path / str(seed)))
+        request = {"candidate": {"path": candidate}, "source": {"path": source}, "metrics": ["latency_p50"]}
+        worker.latency({**request, "settings": QUICK})
+    assert len(opened) == 1
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    empty: dict[str, object] = {}
+    monkeypatch.setattr(inference, "_cache", empty)
+    return empty
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> ModelFile:
+    return ModelFile(str(io.save(builders.mlp(), tmp_path)))
+
+
+def reshaping(folder: Path, size: int) -> ModelFile:
+    """A model of an open dimension that takes only multiples of `size` squared."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    x, y = builders.tensor("x", ["batch", "odd"]), builders.tensor("y", ["batch", size, size])
+    proto = builders.model(nodes, [x], [y], {"shape": np.array([-1, size, size], np.int64)})
+    return ModelFile(str(io.save(proto, folder)))
+
+
+def test_given_data_are_opened(model: ModelFile, tmp_path: Path) -> None:
+    items = np.ones((3, 8), np.float32)
+    np.savez(tmp_path / "data.npz", x=items)
+    data = evaluation_data(MeasureRequest(model, data=DataConfig.parse(str(tmp_path / "data.npz"))))
+    np.testing.assert_array_equal(data.columns["x"], items)
+
+
+def test_without_data_inputs_are_made_up_for_the_model(model: ModelFile) -> None:
+    data = evaluation_data(MeasureRequest(model))
+    assert data.name == "synthetic"
+    assert {array.shape for array in data.uneven["x"]} == {(1, 8)}
+
+
+def test_inputs_are_those_of_the_source(model: ModelFile, tmp_path: Path) -> None:
+    other = ModelFile(str(io.save(builders.cnn(), tmp_path / "other")))
+    data = evaluation_data(MeasureRequest(other, model))
+    assert data is evaluation_data(MeasureRequest(model))
+
+
+def test_sizes_that_the_model_does_not_take_are_replaced(tmp_path: Path) -> None:
+    data = evaluation_data(MeasureRequest(reshaping(tmp_path, 8)))
+    assert {array.shape for array in data.uneven["x"]} == {(1, 64)}
+
+
+def test_a_model_that_never_runs_keeps_the_usual_sizes(tmp_path: Path) -> None:
+    data = evaluation_data(MeasureRequest(reshaping(tmp_path, 11)))
+    assert {array.shape for array in data.uneven["x"]} == {(1, 16)}
+
+
+def test_settings_size_the_inputs(model: ModelFile) -> None:
+    settings = MeasurementSettings(shapes={"x": [5, 8]}, ranges={"x": [2.0, 3.0]})
+    data = evaluation_data(MeasureRequest(model, settings=settings))
+    assert all(array.shape == (5, 8) and 2 <= array.min() <= array.max() <= 3 for array in data.uneven["x"])
+
+
+def test_a_model_that_the_runtime_refuses_still_gets_inputs(tmp_path: Path) -> None:
+    proto = builders.mlp()
+    proto.graph.node[1].op_type = "NoSuchOperator"
+    data = evaluation_data(MeasureRequest(ModelFile(str(io.save(proto, tmp_path)))))
+    assert data.uneven["x"]
+
+
+def test_the_last_data_sets_are_cached(model: ModelFile, cache: dict[str, object]) -> None:
+    requests = [
+        MeasureRequest(model, settings=MeasurementSettings(shapes={"x": [size, 8]}))
+        for size in range(1, CACHED_DATA_SETS + 2)
+    ]
+    first = [evaluation_data(request) for request in requests]
+    assert len(cache) == CACHED_DATA_SETS
+    assert evaluation_data(requests[-1]) is first[-1]
+    assert evaluation_data(requests[0]) is not first[0]
+
+
+def test_data_that_are_missing_are_named(model: ModelFile) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.npz"):
+        evaluation_data(MeasureRequest(model, data=DataConfig.parse("/nowhere.npz")))
