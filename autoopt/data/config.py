@@ -182,15 +182,20 @@ class DataConfig:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise InputError(f"must be at least {low}, not {value}", where=f"data.{name}")
-        if any(start < 0 for start in self.starts or ()):
-            raise InputError("must be numbers of items, from 0", where="data.starts")
-        if self.starts is not None and (not self.state or self.reset_every is not None):
-            reason = "needs state" if not self.state else "excludes reset_every"
-            raise InputError(reason, where="data.starts")
+        if self.starts is not None:
+            self._check_starts(self.starts)
         if not 0 < self.sample_ratio <= 1:
             reason = f"must be above 0 and at most 1, not {self.sample_ratio:g}"
             raise InputError(reason, where="data.sample_ratio")
         self._check_sources()
+
+    def _check_starts(self, starts: list[int]) -> None:
+        """Check the items that begin a sequence, which only recurrent state has."""
+        if min(starts, default=0) < 0:
+            raise InputError("must be numbers of items, from 0", where="data.starts")
+        if not self.state or self.reset_every is not None:
+            reason = "needs state" if not self.state else "excludes reset_every"
+            raise InputError(reason, where="data.starts")
 
     def _check_sources(self) -> None:
         """Check that there is something to load, and one thing."""

@@ -65,6 +65,10 @@ class Decoder:
             return np.ones((batch, past + count), dtype)
         return np.broadcast_to(np.arange(past, past + count), (batch, count)).astype(dtype)
 
+    def derived_values(self, feed: Mapping[str, Array]) -> Feed:
+        """Make anew the values of the `derived` inputs that a feed has."""
+        return {name: self.derive(name, feed, feed[name].dtype) for name in self.derived if name in feed}
+
     def outputs(self, names: Collection[str]) -> dict[str, str]:
         """Find the output that holds the new cache for each cache input: output -> input.
 
@@ -111,10 +115,7 @@ def align(feed: Mapping[str, Array], decoder: Decoder) -> Feed:
 
     All but the first sequence of a batch are padded: the first half of their cache is masked.
     """
-    aligned = dict(feed)
-    for name in decoder.derived:
-        if name in feed:
-            aligned[name] = decoder.derive(name, feed, feed[name].dtype)
+    aligned = {**feed, **decoder.derived_values(feed)}
     if decoder.mask in feed:
         assert decoder.mask is not None
         aligned[decoder.mask][1:, : decoder.past_length(feed) // 2] = 0

@@ -257,13 +257,9 @@ def next_tokens(data: DataSet) -> Array | None:
         return None
     if labels.ndim != 2 or labels.shape != tokens.shape or labels.shape[1] < 2:
         return None
-    after = np.full(labels.shape, IGNORED, np.int64)
     if _repeats(labels, tokens):
-        after[:, :-1] = labels[:, 1:]
-        return after
-    after[:, :-1] = tokens[:, 1:]
-    last_column = labels[:, :-1]
-    return np.asarray(labels) if _repeats(last_column, after[:, :-1]) else None
+        return np.pad(labels[:, 1:].astype(np.int64), ((0, 0), (0, 1)), constant_values=IGNORED)
+    return labels if _repeats(labels[:, :-1], tokens[:, 1:]) else None
 
 
 def _repeats(labels: Array, tokens: Array) -> bool:

@@ -121,11 +121,10 @@ def tokenize(
     Raises:
         InputError: The library is missing, the file is not a tokenizer, or the column does not exist.
     """
-    if column is None:
-        texts = [name for name, array in data.columns.items() if array.dtype.kind in "OU"]
-        if not texts:
-            return data
-        column = texts[0] if len(texts) == 1 else "text"
+    texts = [name for name, array in data.columns.items() if array.dtype.kind in "OU"]
+    if column is None and not texts:
+        return data
+    column = column or (texts[0] if len(texts) == 1 else "text")
     if column not in data.columns:
         remedy = f"choose the texts: {option('inputs', of='COLUMN')}"
         raise InputError(f"no column {column!r} to tokenize", where=data.name, remedy=remedy)
@@ -144,9 +143,8 @@ def tokenize(
     encodings = encoder.encode_batch(list(map(str, data.columns[column])))
     columns = dict(data.columns)
     del columns[column]
-    columns["input_ids"] = np.array([encoding.ids for encoding in encodings], np.int64)
-    columns["attention_mask"] = np.array([encoding.attention_mask for encoding in encodings], np.int64)
-    columns["token_type_ids"] = np.array([encoding.type_ids for encoding in encodings], np.int64)
+    for name, field in (("input_ids", "ids"), ("attention_mask", "attention_mask"), ("token_type_ids", "type_ids")):
+        columns[name] = np.array([getattr(encoding, field) for encoding in encodings], np.int64)
     reading = f"{Path(tokenizer).name} turns texts into {length} tokens each; the option length cuts or pads to others"
     return replace(data, columns=columns, reading="; ".join(filter(None, [data.reading, reading])))
 

@@ -48,6 +48,25 @@ class Observation:
     resolution: float = 0.0
     """The end of the drop's interval if no item changed: a smaller drop cannot be confirmed with these data."""
 
+    @property
+    def known_ratio(self) -> Estimate | None:
+        """The ratio; without pairs, it follows from the two separate values. None if these have none."""
+        source, candidate = self.source, self.candidate
+        if self.ratio is not None or source is None or source.value <= 0:
+            return self.ratio
+        return Estimate(candidate.value / source.value, candidate.low / source.value, candidate.high / source.value)
+
+    def known_drop(self, direction: Direction) -> Estimate | None:
+        """The drop; without pairs, it follows from the two separate intervals. None without a source."""
+        source, candidate = self.source, self.candidate
+        if source is None:
+            return None
+        if self.drop is not None:
+            return self.drop
+        if direction == "maximize":
+            return Estimate(source.value - candidate.value, source.low - candidate.high, source.high - candidate.low)
+        return Estimate(candidate.value - source.value, candidate.low - source.high, candidate.high - source.low)
+
 
 def share_resolution(items: int) -> float:
     """Compute the drop of a share that `items` cannot exclude, even if none of them changed.
@@ -147,15 +166,12 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
 
 
 def _bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:
-    candidate, source, resolution = observation.candidate, observation.source, observation.resolution
-    ratio, below, above = observation.ratio, None, None
-    if source is not None and source.value > 0:
-        # Without pairs, the ratio follows from the two separate values.
-        unpaired = Estimate(candidate.value / source.value, candidate.low / source.value, candidate.high / source.value)
-        ratio = ratio or unpaired
-        if resolution:
-            below, above = 1 - resolution / source.value, 1 + resolution / source.value
-    drop = None if source is None else observation.drop or _unpaired_drop(metric.direction, candidate, source)
+    candidate, resolution = observation.candidate, observation.resolution
+    ratio, drop = observation.known_ratio, observation.known_drop(metric.direction)
+    below, above = None, None
+    if resolution and observation.source is not None and observation.source.value > 0:
+        share = resolution / observation.source.value
+        below, above = 1 - share, 1 + share
     agreeing = 1 - resolution if metric.kind == "fidelity" and resolution else None
     rows = (
         ("of at least", constraint.min, candidate, False, agreeing),
@@ -168,10 +184,3 @@ def _bounds(constraint: Constraint, metric: Metric, observation: Observation) ->
         if limit is not None and observed is not None:
             text = f"{text} {limit}"
             yield _Bound(text, observed, limit, is_upper=is_upper, unchanged=unchanged, is_drop=observed is drop)
-
-
-def _unpaired_drop(direction: Direction, candidate: Estimate, source: Estimate) -> Estimate:
-    """Compute how much worse the candidate is (positive is worse) from two separate intervals."""
-    if direction == "maximize":
-        return Estimate(source.value - candidate.value, source.low - candidate.high, source.high - candidate.low)
-    return Estimate(candidate.value - source.value, candidate.low - source.high, candidate.high - source.low)

@@ -232,7 +232,10 @@ def same_values(one: object, other: object, relative: float = 0.0) -> bool:
         return len(one) == len(other) and all(same_values(*pair, relative) for pair in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_values(one[key], other[key], relative) for key in one)
-    array, other_array = np.asarray(one), np.asarray(other)
+    return _same_arrays(np.asarray(one), np.asarray(other), relative)
+
+
+def _same_arrays(array: np.ndarray, other_array: np.ndarray, relative: float) -> bool:
     if array.shape != other_array.shape:
         return False
     compared = "fiub" if relative else "f"

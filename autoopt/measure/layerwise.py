@@ -166,14 +166,15 @@ def _compare_tensors(
         source_values = _fetch(request, source, group, feeds)
         values = _fetch(request, request.candidate, group, feeds)
         for name in group:
-            if name not in source_values or name not in values:
-                continue
-            arrays = [value for value in values[name] if isinstance(value, np.ndarray)]
-            source_arrays = [value for value in source_values[name] if isinstance(value, np.ndarray)]
+            arrays, source_arrays = _arrays(values.get(name, ())), _arrays(source_values.get(name, ()))
             if len(arrays) == len(source_arrays) == len(feeds) and not _note(arrays, source_arrays):
                 estimates = [compare_output(metric, arrays, source_arrays) for metric in METRICS]
                 cosine, relative_l2, largest = (estimate.value if estimate else 0.0 for estimate in estimates)
                 yield TensorDistance(name, ops[name], source_arrays[0].shape, cosine, relative_l2, largest)
+
+
+def _arrays(values: Sequence[object]) -> list[np.ndarray]:
+    return [value for value in values if isinstance(value, np.ndarray)]
 
 
 def _fetch(

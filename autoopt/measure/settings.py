@@ -122,7 +122,7 @@ class MeasurementSettings:
 
     def _check_synthetic_inputs(self) -> None:
         sides = self.image_size
-        is_size = len(sides) in (0, 2) and all(1 <= side <= MOST_PIXELS for side in sides)
+        is_size = len(sides) in (0, 2) and 1 <= min(sides, default=1) <= max(sides, default=1) <= MOST_PIXELS
         _check(is_size, f"'image_size' must be [height, width] of at most {MOST_PIXELS} pixels, not {sides}")
         for name, size in (self.dimensions or {}).items():
             _check(1 <= size < MOST_ELEMENTS, f"'dimensions': {name!r} must be from 1 to 2^40, not {size}")

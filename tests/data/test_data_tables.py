@@ -37,12 +37,6 @@ def test_whole_numbers_that_fit_no_integer_are_floats(tmp_path):
     assert open_data(str(tmp_path / "d.csv")).columns["input"].tolist() == [[1e30, 2.0]]
 
 
-def test_a_table_of_labels_alone_is_no_input(tmp_path):
-    (tmp_path / "d.csv").write_text("label\n1\n2\n")
-    with pytest.raises(InputError, match=r"d\.csv: has no columns besides the label"):
-        open_data(str(tmp_path / "d.csv"))
-
-
 def test_parquet_rows_are_items(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet
@@ -106,6 +100,7 @@ def test_tabs_separate_columns_of_tsv_files(tmp_path):
     [
         ("a,b\n", {}, "no rows below its header"),
         ("", {}, "no rows"),
+        ("label\n1\n2\n", {}, "has no columns besides the label"),
         ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields separated by ',', the header 2"),
         ("a;b\n1;2\n3\n", {}, "line 3 has 1 fields separated by ';', the header 2"),
         ("a;b\n1,5;2\n-3,25;4\n", {}, "column 'a' holds numbers with a decimal comma, such as 1,5; write them"),
@@ -127,12 +122,6 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, text, params, words):
 def test_columns_of_texts_alone_are_one_input(tmp_path):
     data = load(tmp_path, "a,b\nx,y\nz,w\n")
     assert data.columns["input"].tolist() == [["x", "y"], ["z", "w"]]
-
-
-def test_the_byte_order_mark_of_excel_belongs_to_no_name(tmp_path):
-    data = load(tmp_path, "\ufefflabel,a,b\n1,2,3\n0,5,6\n")
-    assert data.labels.tolist() == [1, 0]
-    assert data.columns["input"].tolist() == [[2, 3], [5, 6]]
 
 
 HUGGING_FACE = """
@@ -183,28 +172,6 @@ asked["images"] = {"load_dataset": load}
 asked["raw"] = {"data_name": "images"}
 print(json.dumps({name: read(config) for name, config in asked.items()}))
 """
-
-
-def test_columns_of_a_table_become_inputs_and_labels():
-    from autoopt.data.sources.tables import from_rows
-
-    class Rows(dict):
-        column_names = ("pixels", "text", "label")
-
-    rows = Rows(pixels=[[1, 2], [3, 4]], text=["a", "b"], label=[1, 0])
-    data = from_rows(rows, "toy", ["pixels"], None)
-    assert data.columns["pixels"].tolist() == [[1, 2], [3, 4]]
-    assert data.labels.tolist() == [1, 0]
-    with pytest.raises(InputError, match="it has: pixels"):
-        from_rows(rows, "toy", ["nothing"], None)
-
-
-def test_a_missing_library_is_named():
-    try:
-        import datasets  # noqa: F401  # only whether it is there
-    except ImportError:
-        with pytest.raises(InputError, match=r"autoopt\[hf\]"):
-            open_data({"data_name": "some/thing", "split": "test", "input_cols": ["x"]})
 
 
 def test_saved_data_sets_are_read(tmp_path):

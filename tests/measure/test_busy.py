@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -19,7 +18,6 @@ import pytest
 
 from autoopt.json_codec import JsonObject
 from autoopt.measure.latency import busy, meter, timing
-from autoopt.measure.latency import busy as module
 from autoopt.measure.latency.busy import (
     Load,
     OtherPrograms,
@@ -27,12 +25,11 @@ from autoopt.measure.latency.busy import (
     Reading,
     can_go_first,
     core_count,
-    describe,
     thread_count,
 )
 from autoopt.measure.latency.estimate import after_a_look, both_ratios
 from autoopt.measure.latency.prepare import prepare
-from autoopt.measure.latency.timing import clock_settings, is_serial, needs_one_thread, width_beside
+from autoopt.measure.latency.timing import is_serial, needs_one_thread
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
@@ -168,7 +165,7 @@ def test_several_threads_have_it_on_a_busy_machine(
     busy: bool,
     active: bool,
 ) -> None:
-    monkeypatch.setattr(module, "_QUIET_WAIT", QuietWait(is_quiet=not busy, known_until=float("inf")))
+    monkeypatch.setattr(busy, "_QUIET_WAIT", QuietWait(is_quiet=not busy, known_until=float("inf")))
     assert OtherPrograms.of(replace(request_of_two, **changes)).give_way == active
 
 
@@ -242,15 +239,6 @@ def test_one_thread_tells_more_where_the_clock_is_uncertain(
     request_: MeasureRequest, by_clock: Estimate | None, stopped: str, load: Load, expected: bool
 ) -> None:
     assert needs_one_thread(request_, request_.candidate, by_clock, stopped=stopped, load=load) is expected
-
-
-def test_beside_other_programs_the_clock_gets_less_time() -> None:
-    request = on_threads(2)
-    shorter = clock_settings(request, busy=True)
-    assert shorter.seconds == TIMING.clock_share * request.settings.seconds
-    assert shorter.target_width == width_beside(TIMING.disturbance)
-    assert clock_settings(request, busy=False) == request.settings
-    assert clock_settings(on_threads(1), busy=True) == request.settings
 
 
 @pytest.mark.parametrize("serial", [False, True])
@@ -386,12 +374,6 @@ def test_a_machine_that_stayed_busy_after_a_wait_in_vain_is_not_looked_at_again(
     assert wait.wait(6.0) == {"waited": 0.0, "quiet": False}
     wait.note(Load(0.0))
     assert wait.wait(6.0) == {"waited": 0.0, "quiet": True}
-
-
-def test_a_description_is_json_with_the_cores() -> None:
-    description = describe()
-    assert json.loads(json.dumps(description)) == description
-    assert description["cores"] == os.cpu_count()
 
 
 def test_threads_are_those_of_the_model_then_of_the_target_then_the_cores() -> None:

@@ -173,11 +173,6 @@ def test_one_candidate_shares_nothing(machine: Machine) -> None:
     assert shared_variance(measured([machine.model(100)], machine.model(100), seconds=0.5).comparisons) == 0.0
 
 
-def test_equal_times_share_nothing(machine: Machine) -> None:
-    models = [machine.model(100, noise=0)] * 2
-    assert shared_variance(measured(models, machine.model(100, noise=0), seconds=0.5).comparisons) == 0.0
-
-
 def test_the_summary_lists_all_pairs_by_column(machine: Machine) -> None:
     comparison = compared(machine.model(1000, noise=0), machine.model(2000, noise=0), seconds=0.5)
     blocks = comparison.summary()["blocks"]

@@ -74,9 +74,9 @@ def test_outputs_may_be_three_arrays_or_rows_of_six():
 
 
 def test_the_drop_is_paired():
-    truth, predicted = images(5, 60, 4)
-    assert drop("map", [predicted], [predicted], truth) == paired_share(0, 0, 60)
-    worse = [{**p, "boxes": p["boxes"] + 6.0} for p in predicted]
+    truth, predicted = images(5, 20, 4)
+    assert drop("map", [predicted], [predicted], truth) == paired_share(0, 0, 20)
+    worse = [{**p, "boxes": p["boxes"] + 12.0} for p in predicted]
     assert drop("map", [worse], [predicted], truth).low > 0
 
 

@@ -15,13 +15,12 @@ from autoopt.errors import InputError
 from autoopt.measure.latency import meter, prepare
 from autoopt.measure.latency.meter import on_cores
 from autoopt.measure.latency.prepare import subject_of
-from autoopt.measure.latency.reply import is_slow, pace_of
+from autoopt.measure.latency.reply import pace_of
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
-from autoopt.tuning import TIMING
 
 
 def request_with(source_ms: float | None) -> MeasureRequest:
@@ -32,12 +31,6 @@ def test_the_pace_is_relative_to_earlier_measurements() -> None:
     assert pace_of(request_with(2.0), 3.0) == 1.5
     assert pace_of(request_with(None), 3.0) is None
     assert pace_of(request_with(2.0), None) is None
-
-
-def test_a_machine_is_slow_beyond_its_usual_pace() -> None:
-    assert is_slow(1 + 1.01 * TIMING.steady_pace)
-    assert not is_slow(1 + 0.99 * TIMING.steady_pace)
-    assert not is_slow(None)
 
 
 @pytest.fixture

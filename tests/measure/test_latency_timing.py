@@ -12,7 +12,7 @@ from measure_helpers import compared, measured
 
 from autoopt.measure.latency import timer
 from autoopt.measure.latency.busy import Load
-from autoopt.measure.latency.comparison import CallTimes, Comparison
+from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.timer import Subject
 from autoopt.measure.latency.timing import Measurement
 from autoopt.measure.settings import MeasurementSettings
@@ -159,12 +159,6 @@ def test_a_slow_model_gets_twice_the_time_for_three_rounds(machine: Machine) -> 
     assert 1.0 < measurement.seconds < 2.0
 
 
-def test_the_settings_limit_the_sessions(machine: Machine) -> None:
-    measurement = measured([machine.model(100)], machine.model(100), replicas=2)
-    assert measurement.replicas == 2
-    assert [len(subject.replicas) for subject in subjects_of(measurement.comparisons[0])] == [2, 2]
-
-
 def slow_to_open(machine: Machine, microseconds: float, opening_ms: float) -> MakeSession:
     make = machine.model(microseconds)
 
@@ -208,16 +202,10 @@ def test_warm_up_goes_on_until_times_no_longer_fall(machine: Machine) -> None:
     assert cold.estimate().value == pytest.approx(1.0, rel=0.02)
 
 
-@pytest.mark.parametrize("microseconds", [2, 20, 100, 3000, 30_000, 250_000])
+@pytest.mark.parametrize("microseconds", [2, 100, 250_000])
 def test_short_and_long_models_are_measured_alike(machine: Machine, microseconds: float) -> None:
     comparison = compared(machine.model(0.5 * microseconds), machine.model(microseconds), seconds=20.0)
     assert comparison.estimate().value == pytest.approx(0.5, rel=0.02)
-
-
-def test_models_of_constant_time_have_a_ratio_as_exact_as_processes_allow(machine: Machine) -> None:
-    estimate = compared(machine.model(50, noise=0), machine.model(100, noise=0)).estimate()
-    assert estimate.value == pytest.approx(0.5)
-    assert 0.01 < relative_width(estimate) < 0.02
 
 
 def test_the_order_of_a_round_is_random_but_seeded(machine: Machine) -> None:
@@ -331,16 +319,3 @@ def test_without_time_on_the_core_preempted_pairs_are_set_aside(
     assert max(pair.candidate for pair in comparison.pairs) > 2e6
     assert max(pair.candidate for pair in comparison.selected_pairs()) == 1e6
     assert comparison.estimate().value == pytest.approx(0.5, rel=0.01)
-
-
-def test_the_summary_of_a_comparison_states_how_it_went(machine: Machine) -> None:
-    measurement = measured([machine.model(500), machine.model(700)], machine.model(1000))
-    comparisons, stopped, seconds = measurement.comparisons, measurement.stopped, measurement.seconds
-    times = CallTimes("latency_p50", comparisons, stopped, seconds, [None, None])
-    summaries = [times.summary(number) for number in range(2)]
-    for summary, comparison in zip(summaries, comparisons, strict=True):
-        assert summary["stopped"] == "narrow"
-        assert summary["seconds"] == round(seconds, 4)
-        assert summary["pairs"] == measurement.rounds
-        assert summary["repeats"] == comparison.candidate.repeats
-    assert summaries[0]["shared_variance"] == summaries[1]["shared_variance"] > 0

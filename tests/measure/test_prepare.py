@@ -222,12 +222,6 @@ def test_a_model_with_the_same_options_is_opened_once(request_of_two: MeasureReq
     assert runners.open(model, 0) is not first
 
 
-def test_models_that_are_not_shared_are_not_kept(request_of_two: MeasureRequest) -> None:
-    runners = SharedRunners(request_of_two)
-    assert runners.open(request_of_two.candidate, 0) is not runners.open(request_of_two.candidate, 0)
-    assert runners.replicas is None
-
-
 def test_a_prompt_and_its_steps_share_sessions(request_of_two: MeasureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[str, int]] = []
     make_session = inference.make_session

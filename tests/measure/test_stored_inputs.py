@@ -42,11 +42,6 @@ def test_they_are_the_first_batch_of_the_data(tmp_path):
     assert np.array_equal(arrays["x"], items[:2])
 
 
-def test_without_data_they_are_generated(tmp_path):
-    _, arrays = ask(tmp_path, builders.mlp())
-    assert arrays["x"].shape == (1, 8)
-
-
 def test_single_items_are_found_without_a_session(tmp_path, monkeypatch):
     items = np.arange(80, dtype=np.float32).reshape(10, 8)
     np.savez(tmp_path / "data.npz", x=items)
@@ -62,12 +57,6 @@ def test_a_batch_of_the_data_is_tried_on_the_model(tmp_path):
     np.savez(tmp_path / "data.npz", x=items)
     reply, arrays = ask(tmp_path, builders.mlp(), data={"path": str(tmp_path / "data.npz"), "batch_size": 5})
     assert (reply["batch_size"], len(arrays["x"])) == (5, 5)
-
-
-def test_with_profiles_they_are_those_of_the_first(tmp_path):
-    profiles = [{"dimensions": {"batch": 3}}, {"dimensions": {"batch": 5}}]
-    _, arrays = ask(tmp_path, builders.mlp(), settings={**QUICK, "profiles": profiles})
-    assert len(arrays["x"]) in (1, 3)
 
 
 def test_the_licence_of_the_model_is_read(tmp_path):
@@ -165,13 +154,6 @@ def test_made_up_sizes_that_do_not_fit_each_other_ask_for_data(tmp_path: Path) -
     with pytest.raises(InputError, match=reason) as caught:
         record(to_json(request))
     assert "\n" not in str(caught.value)
-
-
-def test_each_part_runs_once_for_an_item_and_takes_time(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, write_pair(tmp_path), save(tmp_path, x=ITEMS))
-    assert recording.calls == {"first": 1, "second": 1}
-    assert set(recording.seconds) == {"first", "second"}
-    assert min(recording.seconds.values()) > 0
 
 
 def test_labels_stay_with_their_items(tmp_path: Path) -> None:

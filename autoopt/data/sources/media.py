@@ -195,6 +195,12 @@ class WaveformInput:
         shape[self.axis] = samples
         return replace(self, shape=tuple(shape))
 
+    def fitted(self, sound: Array) -> Array:
+        """An array of samples and channels, cut or padded with zeros to the number of samples, if that is fixed."""
+        if self.samples is None:
+            return sound
+        return np.pad(sound[: self.samples], ((0, max(0, self.samples - len(sound))), (0, 0)))
+
     def item(self, sound: Array) -> Array:
         """An array of samples, or of samples and channels, as the complete input of one inference."""
         sizes = [size or 1 for size in self.shape]
@@ -246,22 +252,19 @@ def load_sounds(  # noqa: PLR0913  one argument for each parameter in dag.yaml
         target = target.of_length(samples)
     sounds, rate = _read_all(list(data.columns["file"]), sample_rate, target.channels, path)
     lengths = list(map(len, sounds))
-    if target.samples is not None:
-        missing = [(0, max(0, target.samples - length)) for length in lengths]
-        sounds = [np.pad(sound[: target.samples], (end, (0, 0))) for sound, end in zip(sounds, missing, strict=True)]
+    sounds = list(map(target.fitted, sounds))
     items = [target.item(sound * np.float32(scale)) for sound in sounds]
     reading = _reading(target, lengths, rate, is_resampled=sample_rate is not None)
     if found.reading:
         reading = f"{found.reading}; {reading}"
-    data = replace(data, columns={}, reading=reading)
-    columns: dict[str, Array] = {}
+    data = _with_items(replace(data, columns={}, reading=reading), target, items)
+    told = {"sample rate": rate, "length": list(map(len, sounds))}
+    columns = dict(data.columns)
     for spec in inputs.specs:
-        if inputs.roles[spec.name].kind == "sample rate":
-            columns[spec.name] = np.array(rate, spec.dtype)
-        elif inputs.roles[spec.name].kind == "length":
-            columns[spec.name] = np.array(list(map(len, sounds)), spec.dtype)
-    data = _with_items(data, target, items)
-    return replace(data, columns={**data.columns, **columns})
+        kind = inputs.roles[spec.name].kind
+        if kind in told:
+            columns[spec.name] = np.array(told[kind], spec.dtype)
+    return replace(data, columns=columns)
 
 
 def _files(path: str, found: LabelledFiles) -> DataSet:

@@ -21,7 +21,7 @@ from autoopt.data.sources.open_sizes import (
     with_features,
 )
 from autoopt.errors import InputError, one_line
-from autoopt.model.roles import Kind, Role, input_roles, names_with, output_roles
+from autoopt.model.roles import Dimension, Kind, Role, input_roles, names_with, output_roles
 from autoopt.model.session import make_session
 from autoopt.model.tensors import constant_shapes, one_hot_lengths, table_lengths
 
@@ -161,12 +161,9 @@ def _arrays(
             items = _items(rng, spec, shape, count, ranges.get(spec.name), inputs.table_lengths.get(spec.name))
         arrays[spec.name] = items
     first = {name: items[0] for name, items in arrays.items()}
-    if decoder is None:
-        derived, chosen = lengths_of(first, inputs.specs, inputs.roles), {*ranges}
-    else:
-        names = [name for name in decoder.derived if name in first]
-        derived = {name: decoder.derive(name, first, first[name].dtype) for name in names}
-        chosen = {*sizes.shapes, *ranges}
+    derived, chosen = lengths_of(first, inputs.specs, inputs.roles), {*ranges}
+    if decoder is not None:
+        derived, chosen = decoder.derived_values(first), {*sizes.shapes, *ranges}
     for name in derived.keys() - chosen:
         arrays[name] = [derived[name]] * count
     return arrays
@@ -220,29 +217,23 @@ def _shape(spec: InputSpec, sizes: Sizes, role: Role, assumed: OpenSizes | None)
         known = dict(zip(role.axes, sizes.image_size, strict=True))
     shape = []
     for axis, dimension in enumerate(spec.shape):
-        if isinstance(dimension, int) and dimension > 0:
-            shape.append(dimension)
-        elif dimension in sizes.dimensions:
-            shape.append(sizes.dimensions[str(dimension)])
-        else:
-            shape.append(_open_size(axis, str(dimension or ""), sizes, known))
+        shape.append(_size(axis, dimension, sizes, known))
     return tuple(shape)
 
 
-def _open_size(axis: int, name: str, sizes: Sizes, known: Mapping[int, int]) -> int:
-    """The size of a dimension that neither the model nor the user sizes; `known`: sizes by axis."""
+def _size(axis: int, dimension: Dimension, sizes: Sizes, known: Mapping[int, int]) -> int:
+    """The size of a dimension; `known`: sizes by axis that the model lets expect."""
+    if isinstance(dimension, int) and dimension > 0:
+        return dimension
+    if dimension in sizes.dimensions:
+        return sizes.dimensions[str(dimension)]
     if axis == 0:
         return known.get(axis, sizes.rows)
     if sizes.open_size is not None:
         return sizes.open_size
-    return known.get(axis) or _symbol_size(name.lower())
-
-
-def _symbol_size(name: str) -> int:
-    for part, size in SYMBOL_SIZES.items():
-        if part in name:
-            return size
-    return OTHER_SIZE
+    name = str(dimension or "").lower()
+    by_name = (size for part, size in SYMBOL_SIZES.items() if part in name)
+    return known.get(axis) or next(by_name, OTHER_SIZE)
 
 
 def _items(

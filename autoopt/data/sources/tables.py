@@ -116,20 +116,19 @@ def _ids(columns: Mapping[str, Array], names: Sequence[str], model: str | None) 
 
     They are called like an id, or there is just one, and the model takes one column less.
     """
-    distinct = [name for name in names if columns[name].dtype.kind in "iO" and _is_distinct(columns[name])]
-    if not distinct:
-        return []
-    width = None if model is None else _width(model)
+    distinct = [name for name in names if _is_distinct(columns[name])]
+    width = None if model is None or not distinct else _width(model)
     if width == len(names):
         return []
-    ids = [name for name in distinct if _ID.fullmatch(name)]
+    ids = list(filter(_ID.fullmatch, distinct))
     if not ids and width == len(names) - 1 and len(distinct) == 1:
         ids = distinct
     return ids if len(ids) < len(names) else []
 
 
 def _is_distinct(values: Array) -> bool:
-    return values.ndim == 1 and len(set(values.tolist())) == len(values) > 1
+    """True for whole numbers or texts without repetition."""
+    return values.dtype.kind in "iO" and values.ndim == 1 and len(set(values.tolist())) == len(values) > 1
 
 
 def _width(model: str) -> int | None:

@@ -64,15 +64,15 @@ def measure(request: MeasureRequest) -> MeasureReply:
     per_output: dict[str, dict[str, Estimate]] = {name: {} for name in signature.names}
     of_model: dict[str, Estimate] = {}
     kinds: dict[str, JsonValue] = {}
-    if AGREEMENT in request.metrics:
+    asked = agreements if AGREEMENT in request.metrics else []
+    if asked:
         of_model[AGREEMENT] = estimate(agreements, len(items), same=are_same)
-        for agreement in agreements:
-            for name in map(signature.names.__getitem__, agreement.part.outputs):
-                kinds[name] = agreement.kind
-                per_output[name][AGREEMENT] = estimate([agreement], len(items), same=are_same)
-    for index, name in enumerate(signature.names):
-        distances = _distances(request.metrics, candidate[index], source[index], signature.shapes[index])
-        per_output[name].update(distances)
+    for agreement in asked:
+        for index in agreement.part.outputs:
+            kinds[signature.names[index]] = agreement.kind
+            per_output[signature.names[index]][AGREEMENT] = estimate([agreement], len(items), same=are_same)
+    for name, ours, theirs, shape in zip(signature.names, candidate, source, signature.shapes, strict=True):
+        per_output[name].update(_distances(request.metrics, ours, theirs, shape))
     of_model.update(_of_model(request.metrics, list(per_output.values()), agreements))
     metrics = {name: of_model[name] for name in request.metrics if name in of_model}
     shares = [name for name in DECISIONS if name in metrics]

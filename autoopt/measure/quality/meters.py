@@ -57,11 +57,10 @@ def task(request: MeasureRequest) -> MeasureReply:
 
 
 def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.ndarray) -> MeasureReply:
-    assert data.labels is not None
     items = outputs_of(request, request.candidate, data)
     outputs = predictions_of(request, request.candidate, items)
-    labels = numbered(data.labels, names, outputs)
-    metrics = {name: _task_metric(name, outputs, labels) for name in request.metrics}
+    labels = numbered(np.asarray(data.labels), names, outputs)
+    metrics = _task_metrics(request.metrics, outputs, labels)
     details: dict[str, JsonValue] = {"items": len(data), "of": total}
     if request.source is None:
         return MeasureReply(metrics, details=details)
@@ -69,7 +68,7 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
         source_outputs, are_same = _source_predictions(request, request.source, data, items)
     except Exception as error:  # The runtime refuses the source: the candidate is measured without comparison.
         return MeasureReply(metrics, details={**details, "source_refused": f"{type(error).__name__}: {error}"})
-    source_metrics = {name: _task_metric(name, source_outputs, labels) for name in request.metrics}
+    source_metrics = _task_metrics(request.metrics, source_outputs, labels)
     drops = dict.fromkeys(request.metrics, Estimate.exact(0.0))
     if not request.is_reference:
         for name in request.metrics:
@@ -79,11 +78,9 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
     details["resolutions"] = dict.fromkeys(shares, share_resolution(len(data)))
     details |= _comparison_details(request, drops, are_same)
     if not are_same and not BY_PLACE.isdisjoint(request.metrics):
-        fallen = None
         with suppress(InputError):  # outputs that only this metric can read
             fallen = fallen_class(outputs, source_outputs, labels, names)
-        if fallen is not None:
-            details["fallen_class"] = to_json(fallen)
+            details |= {} if fallen is None else {"fallen_class": to_json(fallen)}
     return MeasureReply(metrics, source_metrics, _paired_ratios(drops, source_metrics), details=details)
 
 
@@ -114,6 +111,10 @@ def _paired_ratios(drops: Mapping[str, Estimate], sources: Mapping[str, Estimate
             value, low, high = 1 - drop.value / source, 1 - drop.high / source, 1 - drop.low / source
         ratios[name] = Estimate(max(0.0, value), max(0.0, low), max(0.0, high))
     return ratios
+
+
+def _task_metrics(names: Sequence[str], outputs: Sequence[object], labels: np.ndarray) -> dict[str, Estimate]:
+    return {name: _task_metric(name, outputs, labels) for name in names}
 
 
 def _task_metric(name: str, outputs: Sequence[object], labels: np.ndarray) -> Estimate:

@@ -165,17 +165,24 @@ def _signs_in_outputs(request: MeasureRequest, data: DataSet, items: Sequence[It
         broken = (~np.isfinite(first.reshape(len(first), -1))).any(axis=1).sum()
         yield Sign(f"the model returns NaN or infinite values for {broken} of {len(data)} items")
         return
-    is_constant = len(data) >= KINDS.fewest_items and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
+    is_constant = len(data) >= KINDS.fewest_items and first.shape[:1] == (len(data),) and _is_constant(first)
     if is_constant:
         yield Sign(f"the model returns the same output for all of {len(data)} items")
-    if data.labels is None:
-        return
-    labels = plain_labels(data.labels)
+    if data.labels is not None:
+        data = replace(data, labels=plain_labels(data.labels))
+        yield from _label_signs(request, data, outputs, names, is_constant=is_constant)
+
+
+def _label_signs(
+    request: MeasureRequest, data: DataSet, outputs: Sequence[object], names: Array, *, is_constant: bool
+) -> Iterator[Sign]:
+    """Look for signs in outputs beside labels, by the kind of the labels and the metrics."""
+    labels = np.asarray(data.labels)
     if "r2" in request.metrics and len(data) >= KINDS.fewest_items:
         yield from _value_signs(outputs, labels)
     has_classes = any(name in BY_CLASS or name.endswith("_accuracy") for name in request.metrics)
     if has_classes and labels.ndim == 1 and labels.dtype.kind in "iu":
-        yield from _class_signs(request, replace(data, labels=labels), first, names, is_constant=is_constant)
+        yield from _class_signs(request, data, np.asarray(outputs[0]), names, is_constant=is_constant)
 
 
 def _is_constant(output: Array) -> bool:
@@ -210,11 +217,7 @@ def _class_signs(
     if output.ndim != 2 or output.shape[1] < 2 or output.dtype.kind != "f":
         return
     classes = int(output.shape[1])
-    outside = np.unique(labels[(labels < 0) | (labels >= classes)])
-    if len(outside):
-        counts_from_1 = "; do they count from 1?" if outside[0] == classes and labels.min() > 0 else ""
-        values = ", ".join(map(str, outside[:3]))
-        yield Sign(f"labels such as {values} never occur in the output of {classes} classes{counts_from_1}")
+    yield from _labels_outside(labels, classes)
     predictions = output.argmax(axis=1)
     order, is_certain = _order_remedy(predictions, labels, names)
     said = f"no better than chance among {classes} classes", "low"
@@ -223,6 +226,15 @@ def _class_signs(
     accuracy, limit = float((predictions == labels).mean()), _chance(1 / classes, len(labels))
     if is_constant or (len(labels) >= KINDS.fewest_items and accuracy <= limit):
         yield from _better_scaling(request, data, labels, max(accuracy, limit))
+
+
+def _labels_outside(labels: Array, classes: int) -> Iterator[Sign]:
+    """Look for labels that are no class of the output."""
+    outside = np.unique(labels[(labels < 0) | (labels >= classes)])
+    if len(outside):
+        counts_from_1 = "; do they count from 1?" if outside[0] == classes and labels.min() > 0 else ""
+        values = ", ".join(map(str, outside[:3]))
+        yield Sign(f"labels such as {values} never occur in the output of {classes} classes{counts_from_1}")
 
 
 def _class_id_signs(predictions: Array, labels: Array, names: Array) -> Iterator[Sign]:
@@ -262,13 +274,11 @@ def _order_remedy(predictions: Array, labels: Array, names: Array) -> tuple[str,
     Returns:
         The remedy, and True if there are enough items to rule out chance.
     """
-    classes = {}
-    for label in np.unique(labels):
-        ids, counts = np.unique(predictions[labels == label], return_counts=True)
-        classes[int(label)] = int(ids[counts.argmax()])
-    renamed = np.array([classes[int(label)] for label in labels])
-    moved = [label for label, class_id in classes.items() if label != class_id]
-    share = float((predictions == renamed).mean())
+    present, places = np.unique(labels, return_inverse=True)
+    usual = np.array([_most_frequent(predictions[labels == label]) for label in present])
+    classes = dict(zip(present.tolist(), usual.tolist(), strict=True))
+    moved = present[present != usual].tolist()
+    share = float((predictions == usual[places]).mean())
     if not moved or len(set(classes.values())) < len(classes) or share < KINDS.same_classes:
         return "", False
     is_certain = len(labels) >= KINDS.per_class * len(classes) and share > _chance(
@@ -280,6 +290,11 @@ def _order_remedy(predictions: Array, labels: Array, names: Array) -> tuple[str,
         order = option("classes", [called[label] for label in sorted(classes, key=classes.__getitem__)])
     moved_to = f"label {called[moved[0]]} is mostly the model's class {classes[moved[0]]}"
     return f"the classes are in another order: {moved_to}; {order} gives the model's order", is_certain
+
+
+def _most_frequent(values: Array) -> int:
+    ids, counts = np.unique(values, return_counts=True)
+    return int(ids[counts.argmax()])
 
 
 def _chance(share: float, items: int, deviations: float = 2) -> float:
