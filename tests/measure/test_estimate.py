@@ -30,7 +30,6 @@ def test_what_a_model_does_now_and_then_is_in_its_mean_and_percentiles(machine, 
         assert found.metrics[name].value == pytest.approx(20 * expected, rel=0.05)
         assert found.ratios[name].value == pytest.approx(expected, rel=0.05)
     assert found.metrics["throughput"].value == pytest.approx(50 / slower["latency_mean"], rel=0.05)
-    assert found.interrupted == 0
 
 
 def test_rare_outliers_are_not_in_the_mean(machine: Machine) -> None:
@@ -70,7 +69,6 @@ def test_preempted_time_is_in_no_value_of_a_short_model(machine: Machine) -> Non
     candidate = machine.occasionally(0.025, lambda: machine.preempt(5), every=700)
     comparison = compared(candidate, machine.model(50, noise=0), seconds=3.0, fixed=True)
     found = estimates(WITH_SOURCE, comparison)
-    assert 0 < found.interrupted < len(comparison.pairs) / 2
     for name in MEASURED:
         assert found.metrics[name].value == pytest.approx(0.025)
         assert found.ratios[name].value == pytest.approx(0.5)
@@ -95,7 +93,6 @@ def test_blocks_that_others_interrupted_are_in_no_value_of_a_model_that_waits(ma
     candidate = half_on_a_device(lambda: machine.preempt(80), 10)
     comparison = compared(candidate, half_on_a_device(lambda: None, 10), seconds=30.0, fixed=True)
     found = estimates(WITH_SOURCE, comparison)
-    assert 0 < found.interrupted < len(comparison.pairs) / 2
     for name in MEASURED:
         assert found.metrics[name].value == pytest.approx(20, rel=0.01)
 

@@ -50,10 +50,9 @@ def test_latency_reports_details(files):
     details = ask("latency", files, "other", ["latency_p50"], **QUICK)["details"]
     assert details["stopped"] in get_args(StopReason)
     assert details["threads"] == 1
-    assert details["repeats"] >= details["pairs"] > 0
-    assert details["effective_repeats"] <= details["pairs"]
+    assert 0 < details["effective_repeats"] <= details["pairs"]
     assert {"affinity", "load", "others_load", "quiet"} <= set(details["machine"])
-    assert {"baseline_drift", "baseline_spread", "busy", "set_aside", "calm", "interrupted"} <= set(details)
+    assert {"busy", "set_aside", "calm"} <= set(details)
 
 
 def test_a_source_that_the_runtime_refuses_leaves_metrics_without_ratios(files, tmp_path):
@@ -99,7 +98,7 @@ def test_profiles_have_the_details_of_one_measurement(tmp_path):
             "details"
         ]
         parts = list(details["profiles"].values())
-        for name in ("pairs", "replicas", "repeats", "source_repeats", "set_aside"):
+        for name in ("pairs", "replicas", "set_aside"):
             assert details[name] == sum(p[name] for p in parts)
         assert set(details["stopped"].split(", ")) == {p["stopped"] for p in parts}
         assert details["source_ms"] == pytest.approx(parts[0]["source_ms"] ** 0.25 * parts[1]["source_ms"] ** 0.75)

@@ -190,7 +190,6 @@ class Comparison:
 
         `blocks` lists the pairs by column, in ns, so that another estimator can be applied without measuring again.
         """
-        drift, spread = self._source_pace()
         selected = self.selected_pairs()
         blocks: dict[str, JsonValue] = {
             "replica": [pair.replica for pair in self.pairs],
@@ -205,21 +204,19 @@ class Comparison:
             "set_aside": len(self.pairs) - len(selected),
             "calm": self._undisturbed_share(),
             "replicas": len(self.candidate.replicas),
-            "repeats": self.candidate.repeats,
-            "source_repeats": self.source.repeats if self.source else 0,
             "effective_repeats": round(effective_count(logs), 1),
-            "baseline_drift": drift,
-            "baseline_spread": spread,
             "blocks": blocks,
         }
 
     def _undisturbed_share(self) -> float:
         return round(sum(level <= 1 for level in disturbance(self.pairs)) / len(self.pairs), 3)
 
-    def _source_pace(self) -> tuple[float, float]:
-        """Compute the relative drift and spread of the source's blocks (the candidate's if there is no source).
+    @property
+    def disturbed(self) -> bool:
+        """True if the machine changed its pace (load, heat, frequency), or most blocks were disturbed.
 
-        Each block counts relative to its replica's median, because replicas have inputs of their own.
+        The source's blocks tell the pace (the candidate's if there is no source), each relative to its replica's
+        median, because replicas have inputs of their own.
         """
         times = [pair.candidate if self.source is None else pair.source for pair in self.pairs]
         by_replica: dict[int, list[float]] = {}
@@ -229,13 +226,8 @@ class Comparison:
         relative = np.array([ns / medians[pair.replica] for pair, ns in zip(self.pairs, times, strict=True)])
         quarter = max(1, len(relative) // 4)
         low, middle, high = np.quantile(relative, [0.1, 0.5, 0.9])
-        drift = float(np.median(relative[-quarter:]) / np.median(relative[:quarter]) - 1)
-        return round(drift, 4), round(float((high - low) / middle), 4)
-
-    @property
-    def disturbed(self) -> bool:
-        """True if the machine changed its pace (load, heat, frequency), or most blocks were disturbed."""
-        drift, spread = self._source_pace()
+        drift = round(float(np.median(relative[-quarter:]) / np.median(relative[:quarter]) - 1), 4)
+        spread = round(float((high - low) / middle), 4)
         return abs(drift) > TIMING.drift or spread > TIMING.spread or self._undisturbed_share() < 0.5
 
 

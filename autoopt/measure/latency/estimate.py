@@ -41,8 +41,6 @@ class Estimates:
     source_metrics: Mapping[str, Estimate] = field(default_factory=dict)
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
     """Candidate / source."""
-    interrupted: int = 0
-    """Pairs that do not count in means and percentiles."""
     two_ratios: TwoRatios | None = None
     """The ratio of the median by the clock and on one thread, if both were measured; `ratios` joins the two."""
 
@@ -105,14 +103,13 @@ def estimates(request: MeasureRequest, comparison: Comparison, contention: float
 
     `contention` is that for caches and memory with other programs.
     """
-    interrupted = len(comparison.pairs) - len(_counted(comparison, "p99"))
     names = [name for name in request.metrics if name in STATISTICS] or list(STATISTICS)
     batch_size = request.settings.batch_size or 1
     metrics = _absolute_values(comparison, comparison.candidate, names, batch_size)
     if request.is_source:
-        return Estimates(metrics, metrics, dict.fromkeys(names, Estimate.exact(1.0)), interrupted)
+        return Estimates(metrics, metrics, dict.fromkeys(names, Estimate.exact(1.0)))
     if comparison.source is None:
-        return Estimates(metrics, interrupted=interrupted)
+        return Estimates(metrics)
     source_metrics = _absolute_values(comparison, comparison.source, names, batch_size)
     keys = {STATISTICS[name] for name in names}
     by_statistic = {key: _statistic(comparison, key, comparison.candidate, comparison.source) for key in keys}
@@ -122,7 +119,7 @@ def estimates(request: MeasureRequest, comparison: Comparison, contention: float
         if name == "throughput":
             ratio = ratio.inverse()
         ratios[name] = ratio.with_log_error(error_of(ratio.value, contention))
-    return Estimates(metrics, source_metrics, ratios, interrupted)
+    return Estimates(metrics, source_metrics, ratios)
 
 
 def _absolute_values(

@@ -64,7 +64,7 @@ def _inference_reply(prepared: Prepared, times: Times, number: int, found: Estim
 
 def _details(call: CallTimes, number: int, found: Estimates, times: Times) -> dict[str, JsonValue]:
     """Describe how one call of one model was timed."""
-    details = {**call.summary(number), "interrupted": found.interrupted, CONTENTION: times.load.contention}
+    details = {**call.summary(number), CONTENTION: times.load.contention}
     if found.two_ratios is not None:
         details[DETAIL] = to_json(found.two_ratios)
     return details
@@ -128,16 +128,7 @@ def _row(case: ThroughputCase, entry: Throughput | str) -> dict[str, JsonValue]:
     return row
 
 
-SUMS = (
-    "pairs",
-    "set_aside",
-    "interrupted",
-    "replicas",
-    "repeats",
-    "source_repeats",
-    "effective_repeats",
-    "seconds",
-)
+SUMS = ("pairs", "set_aside", "replicas", "effective_repeats", "seconds")
 """Details that add up over the profiles."""
 
 

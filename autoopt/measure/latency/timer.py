@@ -356,11 +356,6 @@ class Subject:
         for replica in self.replicas:
             replica.call = _closed
 
-    @property
-    def repeats(self) -> int:
-        """Timed inferences so far."""
-        return sum(len(block) for replica in self.replicas for block in replica.blocks)
-
 
 def _closed() -> object:
     raise AssertionError("the session is closed")
