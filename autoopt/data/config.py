@@ -274,6 +274,10 @@ class DataConfig:
 
         Relative paths start from `root`, a folder or URL; that of the user script from `scripts` if it is given.
         """
+
+        def resolve_existing(text: str) -> str:
+            return resolve_path(root, text) if _exists(root, text) else text
+
         changes: Json = {}
         if self.path:
             changes["path"] = resolve_path(root, self.path)
@@ -282,7 +286,12 @@ class DataConfig:
         if self.data_name and Path(resolve_path(root, self.data_name)).is_dir():
             changes["data_name"] = resolve_path(root, self.data_name)
         for kind, component in self.components():
-            changes[kind] = _resolved_component(kind, component, root)
+            params = dict(component.params)
+            for name in _path_params(kind, component):
+                params[name] = resolve_path(root, str(params[name]))
+            for name in _possible_path_params(kind, component):
+                params[name] = map_texts(params[name], resolve_existing)
+            changes[kind] = replace(component, params=params)
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are those of fields
 
     def to_json(self) -> Json:
@@ -306,15 +315,6 @@ def _check_fields(kind: type[DataConfig] | type[ComponentConfig], value: Mapping
         if name not in names:
             remedy = did_you_mean(str(name), names) or f"known: {', '.join(names)}"
             raise InputError("unknown field", where=f"{where}.{name}", remedy=remedy)
-
-
-def _resolved_component(kind: Kind, component: ComponentConfig, root: str | Path) -> ComponentConfig:
-    params = dict(component.params)
-    for name in _path_params(kind, component):
-        params[name] = resolve_path(root, str(params[name]))
-    for name in _possible_path_params(kind, component):
-        params[name] = map_texts(params[name], lambda text: resolve_path(root, text) if _exists(root, text) else text)
-    return replace(component, params=params)
 
 
 def _path_params(kind: Kind, component: ComponentConfig) -> list[str]:

@@ -76,18 +76,15 @@ def _confident_axis(items: Sequence[Array], axes: Sequence[int]) -> int | None:
         axes = [axis for axis in axes if items[0].shape[axis] > 2]
     best, highest = None, 0.0
     for axis in axes:
-        confidence = float(np.mean([_confidence(item, axis) for item in items]))
+        shares = []
+        for item in items:
+            highest_share = 1 / np.exp(item - item.max(axis=axis, keepdims=True)).sum(axis=axis)
+            chance = 1 / item.shape[axis]
+            shares.append((np.mean(highest_share) - chance) / (1 - chance))  # even guesses are 0
+        confidence = float(np.mean(shares))
         if confidence > highest:
             best, highest = axis, confidence
     return best if highest >= KINDS.confident else None
-
-
-def _confidence(logits: Array, axis: int) -> float:
-    """Compute the mean of the highest probability, scaled so that even guesses are 0."""
-    exponentials = np.exp(logits - logits.max(axis=axis, keepdims=True))
-    highest = 1 / exponentials.sum(axis=axis)
-    chance = 1 / logits.shape[axis]
-    return float((np.mean(highest) - chance) / (1 - chance))
 
 
 def ctc_greedy(

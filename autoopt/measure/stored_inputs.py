@@ -38,6 +38,9 @@ PLAIN = "biufcU"
 LICENCE = ("license", "licence")
 UNOPTIMIZED = {"graph_optimization_level": "disable"}
 """Session options for one inference, before which optimizing the graph does not pay."""
+MOST_BYTES: Final = 256 << 20
+"""Size of the inputs of a part that are stored."""
+Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def store_inputs(payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -56,7 +59,12 @@ def store_inputs(payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     if request.settings.profiles:
         request = request_for(request, read_profiles(request)[0])
     sample = _without_session(request) or _with_session(request)
-    arrays: dict[str, Any] = {name: _plain(name, value) for name, value in sample.feed.items()}
+    arrays: dict[str, Any] = {}
+    for name, value in sample.feed.items():
+        array = np.asarray(value)
+        arrays[name] = array.astype(np.str_) if array.dtype.kind == "O" else array
+        if arrays[name].dtype.kind not in PLAIN:
+            raise InputError(f"input {name!r} of type {array.dtype} cannot be stored in an .npz file")
     with Path(str(payload["path"])).open("wb") as file:
         np.savez_compressed(file, **arrays)
     licences = [value for key, value in sample.metadata.items() if key.lower() in LICENCE]
@@ -97,20 +105,6 @@ def _with_session(request: MeasureRequest) -> _Sample:
     feed = batch(runner, evaluation_data(request), 0, request.settings.batch_size)
     metadata: Mapping[str, str] = runner.session.get_modelmeta().custom_metadata_map
     return _Sample(feed, request.settings.batch_size, metadata)
-
-
-def _plain(name: str, value: object) -> np.ndarray:
-    array = np.asarray(value)
-    if array.dtype.kind == "O":
-        array = array.astype(np.str_)
-    if array.dtype.kind not in PLAIN:
-        raise InputError(f"input {name!r} of type {array.dtype} cannot be stored in an .npz file")
-    return array
-
-
-MOST_BYTES: Final = 256 << 20
-"""Size of the inputs of a part that are stored."""
-Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def record(payload: JsonObject) -> dict[str, JsonValue]:

@@ -137,20 +137,19 @@ def mean_precision(outputs: Outputs, labels: np.ndarray) -> Statistic:
         columns = np.flatnonzero(truth[indices].any(0))
         if not len(columns):
             raise ValueError("mAP needs an item with a true class")
-        return float(np.mean([_average_precision(scores[indices, c], truth[indices, c]) for c in columns]))
+        if not np.isfinite(scores[np.ix_(indices, columns)]).all():
+            raise ValueError("mAP needs finite scores")
+        precisions = []
+        for column in columns:
+            # The mean of the precisions at each score, weighted by the true items with this score.
+            order = indices[np.argsort(-scores[indices, column])]
+            # Items with one score are taken together, whatever their order.
+            ends = np.append(np.flatnonzero(np.diff(scores[order, column])), len(order) - 1)
+            right = np.cumsum(truth[order, column] > 0)[ends]
+            precisions.append(np.diff(right, prepend=0) @ (right / (ends + 1)) / right[-1])
+        return float(np.mean(precisions))
 
     return score
-
-
-def _average_precision(scores: np.ndarray, truth: np.ndarray) -> float:
-    """The mean of the precisions at each score, weighted by the true items with this score."""
-    if not np.isfinite(scores).all():
-        raise ValueError("mAP needs finite scores")
-    order = np.argsort(-scores)
-    # Items with one score are taken together, whatever their order.
-    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
-    right = np.cumsum(truth[order] > 0)[ends]
-    return float(np.diff(right, prepend=0) @ (right / (ends + 1)) / right[-1])
 
 
 def classes(output: object, labels: np.ndarray) -> np.ndarray:
@@ -289,7 +288,12 @@ def mean_iou(outputs: Outputs, labels: np.ndarray) -> Statistic:
         InputError: the predictions are not one class per label, or a label is no class of the scores.
     """
     truth = labels.reshape(len(labels), -1).astype(np.int64)
-    predicted, classes = _predicted_classes(np.asarray(outputs[0]), labels)
+    predicted, classes = np.asarray(outputs[0]), 0  # 0: the output does not tell how many
+    if predicted.dtype.kind == "f":
+        predicted, classes = _highest_scores(predicted, labels)
+    if predicted.size != labels.size:
+        raise InputError(f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}")
+    predicted = predicted.reshape(len(labels), -1).astype(np.int64)
     is_counted = truth >= 0
     if classes <= UNLABELLED:
         is_counted &= truth != UNLABELLED
@@ -311,16 +315,6 @@ def mean_iou(outputs: Outputs, labels: np.ndarray) -> Statistic:
         return float(np.mean(hit[union > 0] / union[union > 0]))
 
     return score
-
-
-def _predicted_classes(output: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return class ids (items, pixels) and the number of classes; 0 if the output does not tell it."""
-    classes = 0
-    if output.dtype.kind == "f":
-        output, classes = _highest_scores(output, labels)
-    if output.size != labels.size:
-        raise InputError(f"predictions of shape {output.shape} do not fit labels of shape {labels.shape}")
-    return output.reshape(len(labels), -1).astype(np.int64), classes
 
 
 def frame_f1(outputs: Outputs, labels: np.ndarray) -> Statistic:
