@@ -253,9 +253,9 @@ def next_tokens(data: DataSet) -> Array | None:
     """
     labels = data.labels
     tokens = next((data.columns[name] for name in TOKEN_NAMES if name in data.columns), None)
-    if labels is None or tokens is None or labels.dtype.kind not in "iu":
+    if labels is None or tokens is None or labels.dtype.kind not in "iu" or labels.shape != tokens.shape:
         return None
-    if labels.ndim != 2 or labels.shape != tokens.shape or labels.shape[1] < 2:
+    if labels.ndim != 2 or labels.shape[1] < 2:
         return None
     if _repeats(labels, tokens):
         return np.pad(labels[:, 1:].astype(np.int64), ((0, 0), (0, 1)), constant_values=IGNORED)

@@ -255,8 +255,7 @@ def load_sounds(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     sounds = list(map(target.fitted, sounds))
     items = [target.item(sound * np.float32(scale)) for sound in sounds]
     reading = _reading(target, lengths, rate, is_resampled=sample_rate is not None)
-    if found.reading:
-        reading = f"{found.reading}; {reading}"
+    reading = "; ".join(filter(None, [found.reading, reading]))
     data = _with_items(replace(data, columns={}, reading=reading), target, items)
     told = {"sample rate": rate, "length": list(map(len, sounds))}
     columns = dict(data.columns)

@@ -53,11 +53,11 @@ def with_features(graph: GraphProto, specs: Sequence[InputSpec]) -> tuple[InputS
     features = _features(graph)
     filled = []
     for spec in specs:
-        shape = spec.shape
-        if spec.name in channels and shape is not None and len(shape) > 2 and not isinstance(shape[1], int):
-            spec = replace(spec, shape=(shape[0], channels[spec.name], *shape[2:]))
-        elif spec.name in features and shape is not None and len(shape) > 1 and not isinstance(shape[-1], int):
-            spec = replace(spec, shape=(*shape[:-1], features[spec.name]))
+        dims = spec.dims
+        if spec.name in channels and len(dims) > 2 and 1 in spec.open_axes:
+            spec = replace(spec, shape=(dims[0], channels[spec.name], *dims[2:]))
+        elif spec.name in features and len(dims) > 1 and len(dims) - 1 in spec.open_axes:
+            spec = replace(spec, shape=(*dims[:-1], features[spec.name]))
         filled.append(spec)
     return tuple(filled)
 

@@ -403,8 +403,7 @@ def carry_states(
 
     They stay zero where the model returns no such states or does not run.
     """
-    states = [name for name in names_with("state", roles) if name in arrays]
-    if not states:
+    if arrays.keys().isdisjoint(names_with("state", roles)):
         return
     try:
         session = make_session(model)
@@ -413,7 +412,7 @@ def carry_states(
         outputs = {role.feeds: name for name, role in returned.items() if role.kind == "state"}
         if not outputs:
             return
-        for number in range(len(arrays[states[0]]) - 1):
+        for number in range(len(next(iter(arrays.values()))) - 1):
             feed = {name: items[number] for name, items in arrays.items()}
             results = session.run(list(outputs.values()), fit(feed, inputs))
             for name, result in zip(outputs, results, strict=True):

@@ -103,7 +103,7 @@ def estimates(request: MeasureRequest, comparison: Comparison, contention: float
 
     `contention` is that for caches and memory with other programs.
     """
-    names = [name for name in request.metrics if name in STATISTICS] or list(STATISTICS)
+    names = list(filter(STATISTICS.__contains__, request.metrics)) or list(STATISTICS)
     batch_size = request.settings.batch_size or 1
     metrics = _absolute_values(comparison, comparison.candidate, names, batch_size)
     if request.is_source:

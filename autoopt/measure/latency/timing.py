@@ -108,11 +108,10 @@ def _time_on_one_thread(
     for are_serial, chosen in numbers.items():
         if not chosen:
             continue
-        reference = call.source_subject_of(source if are_serial else on_one_thread(source))
+        reference = call.source_subject_of(_by_cpu_time(source, are_serial=are_serial))
         comparisons = []
         for number in chosen:
-            model = request.models[number]
-            candidate = call.subject_of(model if are_serial else on_one_thread(model))
+            candidate = call.subject_of(_by_cpu_time(request.models[number], are_serial=are_serial))
             comparisons.append(Comparison(candidate, reference, seed=request.settings.seed))
             times[number] = ThreadTimes(comparisons[-1], are_serial)
         Measurement(comparisons, cpu_settings(request.settings), request.brief).run()
@@ -390,6 +389,8 @@ def is_serial(subject_of: SubjectOf, model: ModelFile, timed: Subject) -> bool:
     return timer.helper_waits() - before <= TIMING.rare_waits * calls
 
 
-def on_one_thread(model: ModelFile) -> ModelFile:
-    """The model with the session option of one thread."""
+def _by_cpu_time(model: ModelFile, *, are_serial: bool) -> ModelFile:
+    """The model with the session option of one thread, but with its own options if models share out no work."""
+    if are_serial:
+        return model
     return replace(model, session_options={**model.session_options, "intra_op_num_threads": 1})

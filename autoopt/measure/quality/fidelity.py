@@ -64,18 +64,16 @@ def measure(request: MeasureRequest) -> MeasureReply:
     per_output: dict[str, dict[str, Estimate]] = {name: {} for name in signature.names}
     of_model: dict[str, Estimate] = {}
     kinds: dict[str, JsonValue] = {}
-    asked = agreements if AGREEMENT in request.metrics else []
-    if asked:
+    if AGREEMENT in request.metrics:
         of_model[AGREEMENT] = estimate(agreements, len(items), same=are_same)
-    for agreement in asked:
-        for index in agreement.part.outputs:
-            kinds[signature.names[index]] = agreement.kind
-            per_output[signature.names[index]][AGREEMENT] = estimate([agreement], len(items), same=are_same)
+        for name, agreement in signature.named(agreements):
+            kinds[name] = agreement.kind
+            per_output[name][AGREEMENT] = estimate([agreement], len(items), same=are_same)
     for name, ours, theirs, shape in zip(signature.names, candidate, source, signature.shapes, strict=True):
         per_output[name].update(_distances(request.metrics, ours, theirs, shape))
     of_model.update(_of_model(request.metrics, list(per_output.values()), agreements))
     metrics = {name: of_model[name] for name in request.metrics if name in of_model}
-    shares = [name for name in DECISIONS if name in metrics]
+    shares = list(filter(metrics.__contains__, DECISIONS))
     details: dict[str, JsonValue] = {
         "items": len(items),
         "outputs": to_json(per_output),
@@ -139,6 +137,12 @@ class _Signature:
         if column is not None and column.ndim >= 2:
             masks = list(column)
         return parts_of(source, self.roles, self.shapes, self.states, masks)
+
+    def named(self, agreements: Sequence[PartAgreement]) -> Iterator[tuple[str, PartAgreement]]:
+        """Yield the outputs of each part of the outputs."""
+        for agreement in agreements:
+            for index in agreement.part.outputs:
+                yield self.names[index], agreement
 
 
 _signatures: dict[str, _Signature] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -78,10 +77,19 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
     details["resolutions"] = dict.fromkeys(shares, share_resolution(len(data)))
     details |= _comparison_details(request, drops, are_same)
     if not are_same and not BY_PLACE.isdisjoint(request.metrics):
-        with suppress(InputError):  # outputs that only this metric can read
-            fallen = fallen_class(outputs, source_outputs, labels, names)
-            details |= {} if fallen is None else {"fallen_class": to_json(fallen)}
+        details |= _fallen_details(outputs, source_outputs, labels, names)
     return MeasureReply(metrics, source_metrics, _paired_ratios(drops, source_metrics), details=details)
+
+
+def _fallen_details(
+    outputs: Sequence[object], source_outputs: Sequence[object], labels: np.ndarray, names: np.ndarray
+) -> dict[str, JsonValue]:
+    """The class whose recall fell most; empty if none did, or if only the metric can read the outputs."""
+    try:
+        fallen = fallen_class(outputs, source_outputs, labels, names)
+    except InputError:
+        return {}
+    return {} if fallen is None else {"fallen_class": to_json(fallen)}
 
 
 def _source_predictions(

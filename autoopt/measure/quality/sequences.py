@@ -54,9 +54,7 @@ def _decoded(outputs: Outputs, labels: np.ndarray, split: Split) -> list[list[Sy
     _check_kinds(items, labels)
     if items and items[0].dtype.kind == "f" and items[0].ndim >= 2:
         axis = class_axis(items)
-        if axis is None:
-            axis = -1
-        return [list(map(int, best_path(item, axis))) for item in items]
+        return [best_path(item, -1 if axis is None else axis).tolist() for item in items]
     if any(item.dtype.kind == "f" and (item % 1).any() for item in items):
         raise InputError(
             f"the model's first output, {items[0].shape} for each item, is no sequence: it holds fractions",

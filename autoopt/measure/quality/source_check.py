@@ -211,7 +211,7 @@ def _class_signs(
 ) -> Iterator[Sign]:
     """Look for labels that no class has, and for an accuracy by chance, which another scaling may raise."""
     labels = np.asarray(data.labels)
-    if output.dtype.kind in "iu" and output.ndim > 0 and output.size == len(output):
+    if output.dtype.kind in "iu" and output.shape[:1] == (output.size,):
         yield from _class_id_signs(output.reshape(-1), labels, names)
         return
     if output.ndim != 2 or output.shape[1] < 2 or output.dtype.kind != "f":
