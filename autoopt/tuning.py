@@ -612,6 +612,23 @@ class Kinds:
     """Difference, as a share of the largest value, that neither rounding nor integer kernels explain."""
     fewest_compared: int = 4
     """Items of the first look, by whose time the model gets more."""
+    first_subset: int = 128
+    """Items of the first look at the constraints; each further look has twice as many."""
+    small_model: int = 32 << 20
+    """Bytes of a model up to which threads save little: without a clock, such a model runs on one."""
+    largest_batch: int = 32
+    """Items of one inference where nothing else is asked for."""
+    batch_bytes: int = 8 << 20
+    """Largest batch of inputs. An image of 640x640 keeps a core busy by itself; six of them took three times the
+    memory."""
+    batch_compared: int = 8
+    """Items, spread over the data, that must give the same in a batch as alone. Two may take the same branch of an
+    If."""
+    batch_error: float = 1e-3
+    """Relative difference of a value in a batch and alone that other orders of sums may cause."""
+    rounding: float = 1e-4
+    """Difference, relative to the largest value of the output, that float32 sums in another order may show: 3e-5 in a
+    deep text recognizer after lossless fusions. Conversion to float16 differs by 1e-3 and more."""
     colours: int = 3
     """Channels of an image in colour."""
     lowest_line: int = 8

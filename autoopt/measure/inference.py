@@ -24,6 +24,7 @@ from autoopt.model.roles import Dimension, Role, input_roles, may_be_same
 from autoopt.model.session import NO_PREPACKING, make_session
 from autoopt.model.split import is_split
 from autoopt.model.tensors import by_name
+from autoopt.tuning import KINDS
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -39,19 +40,6 @@ threads of the others occupy the cores: on two cores, a model on two threads too
 """
 NO_SPINNING = {"session.intra_op.allow_spinning": "0"}
 """The same for sessions that nobody times: busy loops only take the cores from other workers."""
-SMALL_MODEL = 32 << 20
-"""Bytes of a model up to which threads save little: without a clock, such a model runs on one."""
-LARGEST_BATCH = 32
-"""Items of one inference where nothing else is asked for."""
-BATCH_BYTES = 8 << 20
-"""Largest batch of inputs. An image of 640x640 keeps a core busy by itself; six of them took three times the memory."""
-BATCH_ERROR = 1e-3
-"""Relative difference of a value in a batch and alone that other orders of sums may cause."""
-ROUNDING = 1e-4
-"""Difference, relative to the largest value of the output, that float32 sums in another order may show: 3e-5 in a deep
-text recognizer after lossless fusions. Conversion to float16 differs by 1e-3 and more."""
-COMPARED_ITEMS = 8
-"""Items, spread over the data, that must give the same in a batch as alone. Two may take the same branch of an If."""
 
 
 @dataclass
@@ -196,8 +184,8 @@ class ModelRunner:
         if limit is not None:
             return limit
         item_bytes = sum(column.nbytes // len(data) for column in data.columns.values() if column.ndim)
-        size = min(wanted_size or LARGEST_BATCH, len(data), max(1, BATCH_BYTES // max(1, item_bytes)))
-        compared = min(size, COMPARED_ITEMS)
+        size = min(wanted_size or KINDS.largest_batch, len(data), max(1, KINDS.batch_bytes // max(1, item_bytes)))
+        compared = min(size, KINDS.batch_compared)
         # The comparison runs these items twice, which must not take longer than the items by themselves.
         if size > 1 and (wanted_size or len(data) > 2 * compared) and self._batch_equals_items(data, compared):
             return size
@@ -211,7 +199,7 @@ class ModelRunner:
         except Exception:  # The model does not take two items. One at a time then shows the model's own error.
             return False
         pairs = [pair for items in zip(batched, single, strict=True) for pair in zip(*items, strict=True)]
-        return all(same_values(*pair, relative=BATCH_ERROR) for pair in pairs)
+        return all(same_values(*pair, relative=KINDS.batch_error) for pair in pairs)
 
 
 def _split(outputs: Sequence[object], count: int) -> list[Item]:
@@ -243,7 +231,7 @@ def _same_arrays(array: np.ndarray, other_array: np.ndarray, relative: float) ->
         return bool(np.all(array == other_array))
     values, others = array.astype(np.float64), other_array.astype(np.float64)
     scale = float(np.max(np.abs(others[np.isfinite(others)]), initial=0.0))
-    return bool(np.allclose(values, others, rtol=relative, atol=ROUNDING * scale, equal_nan=True))
+    return bool(np.allclose(values, others, rtol=relative, atol=KINDS.rounding * scale, equal_nan=True))
 
 
 def plain(value: object) -> object:
@@ -258,7 +246,7 @@ def plain(value: object) -> object:
 def _is_small(model: Path) -> bool:
     """True for a small model; external data lie in the same folder. Only large ones are split."""
     files = [file for file in model.parent.iterdir() if file.is_file()]
-    return not is_split(model) and sum(file.stat().st_size for file in files) <= SMALL_MODEL
+    return not is_split(model) and sum(file.stat().st_size for file in files) <= KINDS.small_model
 
 
 def resting(options: Mapping[str, JsonValue], added: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -20,9 +20,8 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Direction, Estimate, get_metric
 from autoopt.model.model_file import ModelFile
 from autoopt.script import load_script
+from autoopt.tuning import KINDS
 
-FIRST_SUBSET = 128
-"""Items of the first look at the constraints; each further look has twice as many."""
 BY_PLACE = {"accuracy", "balanced_accuracy", "f1", "frame_f1", "miou"}
 """Metrics of one class for each item or place, of which one may be lost."""
 LARGEST = 1e308
@@ -43,7 +42,7 @@ def task(request: MeasureRequest) -> MeasureReply:
         raise InputError("task metrics need labelled data", remedy="give data with labels")
     data = replace(data, labels=plain_labels(data.labels))
     names = class_names(data)
-    sizes, size = [], FIRST_SUBSET
+    sizes, size = [], KINDS.first_subset
     while request.settings.sequential and size < len(data):
         sizes.append(size)
         size *= 2
