@@ -1,4 +1,8 @@
-"""The first room of a latency measurement: from a request to what is timed."""
+"""The first room of a latency measurement: from a request to what is timed.
+
+A measurement may open its sessions once for several calls (`SharedRunners`), and first looks share those of the source
+(`OpenSessions`). A request with profiles becomes one request for each (`read_profiles`, `request_for`).
+"""
 
 from __future__ import annotations
 
@@ -27,71 +31,6 @@ from autoopt.model.run_package import caller
 from autoopt.model.session import is_idle
 from autoopt.target import DEVICE_OF
 from autoopt.tuning import TIMING
-
-
-@dataclass(frozen=True)
-class Profile:
-    """One entry of the setting `profiles`: sizes of the inputs, and its weight in the mean."""
-
-    name: str | int = ""
-    """Defaults to the entry's number."""
-    dimensions: Mapping[str, int] = field(default_factory=dict)
-    shapes: Mapping[str, list[int]] = field(default_factory=dict)
-    ranges: Mapping[str, list[float]] = field(default_factory=dict)
-    weight: float = 1.0
-
-
-def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
-    """Read and check the setting `profiles`.
-
-    Raises:
-        InputError: a profile has an unknown field, or names something that the source model does not have.
-    """
-    inputs = read_inputs((request.source or request.candidate).path).specs
-    input_names = []
-    symbols: set[str] = set()
-    for spec in inputs:
-        input_names.append(spec.name)
-        symbols.update(size for size in spec.dims if isinstance(size, str))
-    profiles: dict[str, Profile] = {}
-    for number, entry in enumerate(request.settings.profiles):
-        where = f"profiles[{number}]"
-        _check_names(entry, ("name", "dimensions", "shapes", "ranges", "weight"), "setting", where)
-        _check_names(entry.get("dimensions", {}), sorted(symbols), "symbolic dimension", f"{where}.dimensions")
-        _check_names(entry.get("shapes", {}), input_names, "input", f"{where}.shapes")
-        _check_names(entry.get("ranges", {}), input_names, "input", f"{where}.ranges")
-        try:
-            profile = from_json(Profile, entry)
-        except JsonTypeError as error:
-            raise InputError(str(error), where=where) from None
-        if profile.weight <= 0:
-            raise InputError(f"must be above 0, not {profile.weight:g}", where=f"{where}.weight")
-        name = str(entry.get("name", number))
-        if name in profiles:
-            raise InputError(f"two profiles have the name {name!r}", where="profiles")
-        profiles[name] = replace(profile, name=name)
-    return tuple(profiles.values())
-
-
-def _check_names(entries: JsonValue, names: Collection[str], noun: str, where: str) -> None:
-    if not isinstance(entries, Mapping):
-        raise InputError("must be a mapping", where=where)
-    for name in entries:
-        if name not in names:
-            remedy = did_you_mean(str(name), names) or f"there are: {', '.join(names) or 'none'}"
-            raise InputError(f"no {noun} {name!r}", where=where, remedy=remedy)
-
-
-def request_for(request: MeasureRequest, profile: Profile) -> MeasureRequest:
-    """Make the request for one profile: the same with synthetic inputs of its sizes."""
-    settings = replace(
-        request.settings,
-        profiles=(),
-        dimensions=profile.dimensions or request.settings.dimensions,
-        shapes=profile.shapes or request.settings.shapes,
-        ranges=profile.ranges or request.settings.ranges,
-    )
-    return replace(request, data=None, settings=settings)
 
 
 @dataclass(frozen=True)
@@ -250,3 +189,68 @@ def _may_stay_open(request: MeasureRequest, source: ModelFile) -> bool:
     if request.target.execution_provider != "CPUExecutionProvider" or set(START_UP) & set(request.metrics):
         return False
     return Path(source.path).suffix == ".onnx" and sum(size_of(source.path).values()) <= LARGEST
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One entry of the setting `profiles`: sizes of the inputs, and its weight in the mean."""
+
+    name: str | int = ""
+    """Defaults to the entry's number."""
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, list[int]] = field(default_factory=dict)
+    ranges: Mapping[str, list[float]] = field(default_factory=dict)
+    weight: float = 1.0
+
+
+def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
+    """Read and check the setting `profiles`.
+
+    Raises:
+        InputError: a profile has an unknown field, or names something that the source model does not have.
+    """
+    inputs = read_inputs((request.source or request.candidate).path).specs
+    input_names = []
+    symbols: set[str] = set()
+    for spec in inputs:
+        input_names.append(spec.name)
+        symbols.update(size for size in spec.dims if isinstance(size, str))
+    profiles: dict[str, Profile] = {}
+    for number, entry in enumerate(request.settings.profiles):
+        where = f"profiles[{number}]"
+        _check_names(entry, ("name", "dimensions", "shapes", "ranges", "weight"), "setting", where)
+        _check_names(entry.get("dimensions", {}), sorted(symbols), "symbolic dimension", f"{where}.dimensions")
+        _check_names(entry.get("shapes", {}), input_names, "input", f"{where}.shapes")
+        _check_names(entry.get("ranges", {}), input_names, "input", f"{where}.ranges")
+        try:
+            profile = from_json(Profile, entry)
+        except JsonTypeError as error:
+            raise InputError(str(error), where=where) from None
+        if profile.weight <= 0:
+            raise InputError(f"must be above 0, not {profile.weight:g}", where=f"{where}.weight")
+        name = str(entry.get("name", number))
+        if name in profiles:
+            raise InputError(f"two profiles have the name {name!r}", where="profiles")
+        profiles[name] = replace(profile, name=name)
+    return tuple(profiles.values())
+
+
+def _check_names(entries: JsonValue, names: Collection[str], noun: str, where: str) -> None:
+    if not isinstance(entries, Mapping):
+        raise InputError("must be a mapping", where=where)
+    for name in entries:
+        if name not in names:
+            remedy = did_you_mean(str(name), names) or f"there are: {', '.join(names) or 'none'}"
+            raise InputError(f"no {noun} {name!r}", where=where, remedy=remedy)
+
+
+def request_for(request: MeasureRequest, profile: Profile) -> MeasureRequest:
+    """Make the request for one profile: the same with synthetic inputs of its sizes."""
+    settings = replace(
+        request.settings,
+        profiles=(),
+        dimensions=profile.dimensions or request.settings.dimensions,
+        shapes=profile.shapes or request.settings.shapes,
+        ranges=profile.ranges or request.settings.ranges,
+    )
+    return replace(request, data=None, settings=settings)
