@@ -77,17 +77,3 @@ def test_resamples_without_a_value_are_left_out():
 
     found = bootstrap(needs_both, 20)
     assert found.low < 0.5 < found.high
-
-
-def test_resamples_of_few_items_are_computed_once():
-    values = np.array([1.0, 2.0, 4.0])
-    chosen = []
-
-    def mean(indices):
-        chosen.append(tuple(sorted(indices)))
-        return float(values[indices].mean())
-
-    found = bootstrap(mean, 3)
-    assert found.low == 1.0
-    assert found.high == 4.0
-    assert len(chosen[1:]) == len(set(chosen[1:])) == 10

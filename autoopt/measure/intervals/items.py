@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from statistics import NormalDist
 
 import numpy as np
@@ -18,8 +19,6 @@ MEAN_RESAMPLES = 1000
 """For a mean, which is drawn for many resamples at once."""
 FEWEST_RESAMPLES = 20
 """With fewer that have a value, the interval is their whole range: their quantiles would say nothing."""
-FEW_ITEMS = 8
-"""Items up to which resamples repeat often."""
 DRAWS_AT_ONCE = 1 << 20
 """Values resampled in one numpy call: limits memory."""
 
@@ -57,35 +56,22 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
     """Estimate `statistic(indices)` of all `count` items with the percentile bootstrap interval over items.
 
     Resamples for which the statistic is undefined (ValueError or not finite) are skipped. With fewer than 20 left the
-    interval spans all resampled values. Resamples of few items repeat, and each is computed once: the statistic must
-    not depend on the order of the items.
+    interval spans all resampled values.
     """
     value = statistic(np.arange(count))
     if count < 2:
         return Estimate.exact(value)
-    resampled = list(filter(math.isfinite, _of_resamples(statistic, count)))
+    rng = np.random.default_rng(0)  # the same items always have the same interval
+    per_draw = max(1, DRAWS_AT_ONCE // count)
+    resampled: list[float] = []
+    for start in range(0, RESAMPLES, per_draw):
+        for indices in rng.integers(0, count, (min(per_draw, RESAMPLES - start), count)):
+            with suppress(ValueError):
+                resampled.append(statistic(indices))
+    resampled = list(filter(math.isfinite, resampled))
     if len(resampled) < FEWEST_RESAMPLES:
         return Estimate(value, min([value, *resampled]), max([value, *resampled]))
     return percentile_interval(value, np.array(resampled))
-
-
-def _of_resamples(statistic: Callable[[np.ndarray], float], count: int) -> Iterator[float]:
-    """Yield the statistic of each resample, NaN where undefined; of few items, once for all orders of the same."""
-    values: dict[tuple[int, ...], float] = {}
-    rng = np.random.default_rng(0)
-    per_draw = max(1, DRAWS_AT_ONCE // count)
-    for start in range(0, RESAMPLES, per_draw):
-        for indices in rng.integers(0, count, (min(per_draw, RESAMPLES - start), count)):
-            key = tuple(np.sort(indices).tolist()) if count <= FEW_ITEMS else ()
-            value = values.get(key)
-            if value is None:
-                try:
-                    value = statistic(indices)
-                except ValueError:
-                    value = math.nan
-            if key:
-                values[key] = value
-            yield value
 
 
 def percentile_interval(value: float, resampled: np.ndarray) -> Estimate:
