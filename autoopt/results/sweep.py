@@ -41,7 +41,7 @@ class EntryComparison:
 
     verdict: str
     """`new`, `same`, `better`, `worse`, `fails`, `missing` or `works again`."""
-    sweep: str = ""
+    sweep: str = field(default="", metadata={"json": "with"})
     """Id of the earlier sweep; empty if there is none."""
     changes: tuple[MetricChange, ...] = ()
     causes: tuple[str, ...] = ()
@@ -58,14 +58,6 @@ class EntryComparison:
     @property
     def improved(self) -> bool:
         return self.verdict in IMPROVEMENTS
-
-    def to_json(self) -> dict[str, object]:
-        data = json_codec.to_json(self)
-        return {"with": data.pop("sweep"), **data}
-
-    @staticmethod
-    def from_json(data: Json) -> EntryComparison:
-        return json_codec.from_json(EntryComparison, {**data, "sweep": data.get("with", "")})
 
 
 @dataclass(frozen=True)
@@ -130,14 +122,14 @@ class SweepEntry:
             "status": self.status,
             "reason": self.reason,
             "seconds": self.seconds,
-            "compared": self.compared.to_json(),
+            "compared": json_codec.to_json(self.compared),
         }
 
     @staticmethod
     def from_json(data: Json) -> SweepEntry:
         """Read an entry of a sweep's document."""
         document = dict(data)
-        document["compared"] = EntryComparison.from_json(document.get("compared") or {"verdict": "new"})
+        document["compared"] = document.get("compared") or {"verdict": "new"}
         if "baseline" not in document:
             document["failed_run"] = document.get("run", "")
         elif document.get("run"):

@@ -379,23 +379,25 @@ def test_a_set_says_that_it_feeds_no_state_back(tmp_path: Path) -> None:
     assert "'autoopt init MODEL --data FILE' writes" in note
 
 
-def test_the_models_of_a_set_are_searched_on_each_target(place: Path, models: dict[str, str], tmp_path: Path) -> None:
+def test_the_models_of_a_set_are_searched_on_each_target(tmp_path: Path) -> None:
     targets = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
-    objectives = [{"metric": "latency_p50"}]
-    found = run(place, models, tmp_path / "out", targets=targets, objectives=objectives)
+    asked = {"targets": targets, "objectives": [{"metric": "latency_p50"}]}
+    dag = model_sets.write_pair(tmp_path, **asked, passes={"quant": "dynamic_quantization"}, chains=[["quant"]])
+    request, models = RunRequest(dag=str(dag), home=tmp_path / "home", out=tmp_path / "out"), {"first", "second"}
+    found = execute(request)
     assert [target.name for target in found.targets] == ["one", "two"]
     for target in found.targets:
-        assert {part.name for part in target.result.parts} == set(models)
+        assert {part.name for part in target.result.parts} == models
         assert (tmp_path / "out" / "targets" / target.name / "model_set.json").is_file()
     assert found.choice is not None
     assert found.choice.name in ("one", "two")
     assert (tmp_path / "out" / "model_set.json").is_file()
-    with open_store(None, place / "home") as store:
+    with open_store(None, tmp_path / "home") as store:
         sets = {each.id for each in store.runs.all(parent=found.run)}
         assert sets == {target.result.run for target in found.targets}
         for each in sets:
             assert len(list(store.runs.all(parent=each))) == len(models)
         for target in (None, "two"):
-            assert set(lineage_document(store, found.run, target)["models"]) == set(models)
+            assert set(lineage_document(store, found.run, target)["models"]) == models
     assert RunResult.from_json(json.loads(json.dumps(found.to_json()))).to_json() == found.to_json()
-    assert run(place, models, tmp_path / "out", targets=targets, objectives=objectives).reused
+    assert execute(request).reused
