@@ -9,7 +9,7 @@ from autoopt.search.factory import create_study
 from autoopt.search.losses import Scored, choose_best, non_dominated, pareto_front
 from autoopt.search.points import iterate, random_sample
 from autoopt.search.study import Study
-from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial, point_key
+from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, point_key
 from autoopt.spec.search import SearchConfig
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Scored",
     "SearchConfig",
     "Study",
-    "Trial",
     "choose_best",
     "create_study",
     "iterate",

@@ -83,7 +83,7 @@ class FixedSharesSampler:
         if self._studies[chain].may_return_to(chain):
             return True
         # An earlier trial under way may give the model of one of this chain's trials, which then does not count.
-        last = max((trial.proposal.number for trial in history.trials_of(chain)), default=-1)
+        last = max((trial.number for trial in history.trials_of(chain)), default=-1)
         return any(trial.feedback is None for trial in history.trials[: max(0, last)])
 
     def _follow(self, history: History) -> None:
@@ -96,11 +96,11 @@ class FixedSharesSampler:
         repeats = dict.fromkeys(self._studies, 0)
         counts = dict.fromkeys(self._studies, 0)
         for trial in history.trials:
-            chain = trial.proposal.chain
+            chain = trial.chain
             own, number = self._studies[chain].history, counts[chain]
             counts[chain] += 1
             if number == len(own.trials):
-                own.add(replace(trial.proposal, number=number))
+                own.add(replace(trial, number=number))
             if trial.feedback is not None:
                 if own.trials[number].feedback is None:
                     own.tell(number, trial.feedback)

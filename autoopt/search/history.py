@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from autoopt.metrics import Objective
-from autoopt.search.trial import ChainSpace, Feedback, Proposal, Trial, point_key
+from autoopt.search.trial import ChainSpace, Feedback, Proposal, point_key
 from autoopt.space import Point
 from autoopt.space.parameters import value_key
 
@@ -68,7 +68,7 @@ class History:
         self.chains = tuple(chains)
         self.objectives = tuple(objectives)
         self.by_id: dict[str, ChainSpace] = {}
-        self.trials: list[Trial] = []
+        self.trials: list[Proposal] = []
         self._first_number: dict[str, int] = {}
         self._numbers_of: dict[str, list[int]] = {}
         for chain in self.chains:
@@ -79,7 +79,7 @@ class History:
         """Identify the work of a proposal, whatever its chain."""
         return point_key(self.by_id[chain].nodes, point, upto)
 
-    def find(self, chain: str, point: Point, upto: str | None = None) -> Trial | None:
+    def find(self, chain: str, point: Point, upto: str | None = None) -> Proposal | None:
         """Return the first trial of the same work, of any chain."""
         number = self._first_number.get(self.key(chain, point, upto))
         if number is None:
@@ -90,7 +90,7 @@ class History:
         """Tell if a trial of that work was asked."""
         return key in self._first_number
 
-    def trials_of(self, chain: str) -> list[Trial]:
+    def trials_of(self, chain: str) -> list[Proposal]:
         """Return the trials of a chain, in the order asked."""
         return [self.trials[number] for number in self._numbers_of[chain]]
 
@@ -104,7 +104,7 @@ class History:
             raise ValueError(f"trial {proposal.number} cannot follow trial {len(self.trials) - 1}")
         if proposal.chain not in self.by_id:
             raise ValueError(f"trial {proposal.number}: no such chain: {proposal.chain}")
-        self.trials.append(Trial(proposal))
+        self.trials.append(replace(proposal, feedback=None))
         self._first_number.setdefault(self.key(proposal.chain, proposal.point, proposal.upto), proposal.number)
         self._numbers_of[proposal.chain].append(proposal.number)
 
@@ -120,10 +120,10 @@ class History:
             raise ValueError(f"trial {number} has a result already")
         trial = replace(self.trials[number], feedback=feedback)
         self.trials[number] = trial
-        if trial.proposal.upto is not None:
+        if trial.upto is not None:
             return
-        nodes = self.by_id[trial.proposal.chain].nodes
-        self.transitions.add(steps_of(nodes, trial.proposal.point), feedback.path)
+        nodes = self.by_id[trial.chain].nodes
+        self.transitions.add(steps_of(nodes, trial.point), feedback.path)
         identities = identities_of(feedback)
         self.repeats += any(each == self.transitions.source or each in self._first_of for each in identities)
         for identity in identities:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from autoopt.metrics import Objective
-from autoopt.search.trial import Feedback, Trial
+from autoopt.search.trial import Feedback, Proposal
 from autoopt.spec.search import Choose
 
 Losses: TypeAlias = tuple[float, ...]
@@ -178,7 +178,7 @@ def _scale(rows: Sequence[Losses]) -> list[Losses]:
     return list(zip(*columns, strict=True))
 
 
-def best_first(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[Trial]:
+def best_first(trials: Sequence[Proposal], objectives: Sequence[Objective]) -> list[Proposal]:
     """Sort trials from best to worst.
 
     With several objectives, those of the Pareto front come first, then those of the front of the others, and so on.

@@ -9,7 +9,7 @@ from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import feasible
 from autoopt.search.samplers.base import ChainSampler, Sampler, Stop, Suggestion
-from autoopt.search.trial import ChainSpace, Feedback, Proposal, Trial
+from autoopt.search.trial import ChainSpace, Feedback, Proposal
 from autoopt.spec.search import SearchConfig
 
 
@@ -68,7 +68,7 @@ class Study:
         """
         self.history.tell(number, feedback)
 
-    def restore(self, trials: Iterable[Trial]) -> None:
+    def restore(self, trials: Iterable[Proposal]) -> None:
         """Load the trials of an earlier process, in the order asked, before the first `ask`.
 
         Raises:
@@ -77,9 +77,9 @@ class Study:
         if self.history.trials:
             raise ValueError("restore must come before the first ask")
         for trial in trials:
-            self.history.add(trial.proposal)
+            self.history.add(trial)
             if trial.feedback is not None:
-                self.history.tell(trial.proposal.number, trial.feedback)
+                self.history.tell(trial.number, trial.feedback)
 
     @property
     def finished(self) -> str | None:
@@ -87,7 +87,7 @@ class Study:
         config, trials = self.config, self.history.trials
         if config.stop_when_goals_met:
             for trial in trials:
-                if trial.proposal.upto is None and feasible(trial.feedback):
+                if trial.upto is None and feasible(trial.feedback):
                     return "all constraints met"
         limit = limit_reached(config.trials, len(trials), self.history.repeats, self._most_repeats)
         return limit or self._stop_reason
@@ -104,11 +104,11 @@ class Study:
             return False
         if isinstance(self.sampler, ChainSampler) and not self.sampler.may_return_to(history, chain):
             return False
-        asked = sum(trial.proposal.upto is None for trial in history.trials_of(chain))
+        asked = sum(trial.upto is None for trial in history.trials_of(chain))
         return asked < history.by_id[chain].space.count or self.config.with_replacement
 
     @property
-    def trials(self) -> Sequence[Trial]:
+    def trials(self) -> Sequence[Proposal]:
         """All trials in the order asked."""
         return tuple(self.history.trials)
 

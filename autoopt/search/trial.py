@@ -1,4 +1,4 @@
-"""The records of a search: chains with their spaces, proposals, feedback and trials."""
+"""The records of a search: chains with their spaces, and proposals with their feedback."""
 
 from __future__ import annotations
 
@@ -35,18 +35,6 @@ class ChainSpace:
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """A point of a chain to try."""
-
-    number: int
-    """0, 1, 2, ... in the order asked."""
-    chain: str
-    point: Point
-    upto: str | None = None
-    """Last node to run, for a partial chain whose intermediate model is measured; None for the whole chain."""
-
-
-@dataclass(frozen=True)
 class Feedback:
     """The result of a trial."""
 
@@ -67,11 +55,17 @@ class Feedback:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A proposal and its result; `feedback` is None while the trial is running."""
+class Proposal:
+    """A point of a chain to try, and what came of it."""
 
-    proposal: Proposal
+    number: int
+    """0, 1, 2, ... in the order asked."""
+    chain: str
+    point: Point
+    upto: str | None = None
+    """Last node to run, for a partial chain whose intermediate model is measured; None for the whole chain."""
     feedback: Feedback | None = None
+    """The result of its trial; None while that is running, or has not begun."""
 
 
 Cost: TypeAlias = Callable[[str, Point], tuple[bool, int]]

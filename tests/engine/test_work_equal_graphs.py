@@ -129,7 +129,7 @@ def run(folder: Path, passes: Mapping[str, Any], **options: Any) -> tuple[Simula
     simulation.pool.passes = dict(passes)
     with simulation.session(search={"trials": 2}) as session, InlineExecutor(1, session.ctx.resources.stop) as executor:
         result = session.search(executor)
-    return simulation, result, [trial.proposal for trial in session.study.trials]
+    return simulation, result, list(session.study.trials)
 
 
 PASSES = {

@@ -11,7 +11,7 @@ import pytest
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, best_value, chain, drive, found, in_batches, measure, text
 
 from autoopt.errors import InputError
-from autoopt.search import Feedback, Proposal, SearchConfig, Trial, create_study
+from autoopt.search import Feedback, Proposal, SearchConfig, create_study
 from autoopt.space import Categorical, NodeSpace, SearchSpace
 from autoopt.spec.search import DEFAULT_SAMPLER, OPTUNA, SAMPLERS, short_name
 
@@ -76,10 +76,10 @@ def test_resumed_search_asks_what_the_uninterrupted_one_asks(name: str, chains) 
         drive(first, window=3, limit=cut)
         second = made(ALL[name], chains, trials=14)
         second.restore(first.trials)
-        running = [t.proposal for t in second.trials if t.feedback is None]
-        assert whole[:cut] == [t.proposal for t in second.trials]
+        running = [t for t in second.trials if t.feedback is None]
+        assert whole[:cut] == [replace(t, feedback=None) for t in second.trials]
         rest = continue_window(second, running, 3)
-        assert [t.proposal for t in second.trials] == whole, f"cut after {cut}: {len(rest)} more"
+        assert [replace(t, feedback=None) for t in second.trials] == whole, f"cut after {cut}: {len(rest)} more"
 
 
 def continue_window(strategy, running, window: int):
@@ -252,7 +252,7 @@ def test_telling_what_was_never_asked_is_a_mistake() -> None:
 def test_restored_trials_are_numbered() -> None:
     strategy = made(SearchConfig())
     with pytest.raises(ValueError, match="cannot follow"):
-        strategy.restore([Trial(made(SearchConfig()).ask(2)[1])])
+        strategy.restore(made(SearchConfig()).ask(2)[1:])
 
 
 def test_unified_finds_the_best_where_random_does_not() -> None:

@@ -21,7 +21,6 @@ from autoopt.search.losses import (
     rank_key,
     sort_by_losses,
 )
-from autoopt.search.trial import Trial
 
 
 def test_maximized_values_are_negated() -> None:
@@ -81,17 +80,17 @@ def test_columns_that_are_positive_throughout_become_logarithms(rows: list[tuple
         assert [row[1] for row in scaled] == [row[1] for row in rows]
 
 
-def trial(number: int, latency: float, accuracy: float = 0.0, violation: float = 0.0) -> Trial:
+def trial(number: int, latency: float, accuracy: float = 0.0, violation: float = 0.0) -> Proposal:
     values = {"latency_p50": latency, "accuracy": accuracy}
-    return Trial(Proposal(number, SIX[0].id, {}), Feedback(values, violation))
+    return Proposal(number, SIX[0].id, {}, feedback=Feedback(values, violation))
 
 
 def test_with_several_objectives_the_front_comes_first() -> None:
     fast, good, slow, broken = trial(0, 1, 0.5), trial(1, 9, 0.9), trial(2, 2, 0.4), trial(3, 0.1, 1, violation=1)
-    failed = Trial(Proposal(4, SIX[0].id, {}), Feedback(failed=True))
+    failed = Proposal(4, SIX[0].id, {}, feedback=Feedback(failed=True))
     trials = [failed, broken, slow, good, fast]
-    assert [each.proposal.number for each in best_first(trials, LATENCY)] == [0, 2, 1, 3, 4]
-    assert [each.proposal.number for each in best_first(trials, BOTH)] == [0, 1, 2, 3, 4]
+    assert [each.number for each in best_first(trials, LATENCY)] == [0, 2, 1, 3, 4]
+    assert [each.number for each in best_first(trials, BOTH)] == [0, 1, 2, 3, 4]
 
 
 SPEED, TRUE = BOTH

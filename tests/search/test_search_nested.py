@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from search_cases import LATENCY, chain, drive, measure, text
 
 from autoopt.search import Feedback, SearchConfig, create_study
@@ -78,4 +80,4 @@ def test_nested_resumes() -> None:
     second.restore(first.trials)
     second.tell(5, measure(whole[5]))
     drive(second)
-    assert [t.proposal for t in second.trials] == whole
+    assert [replace(t, feedback=None) for t in second.trials] == whole

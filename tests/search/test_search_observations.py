@@ -10,14 +10,14 @@ import pytest
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, drive
 
 from autoopt.metrics import Objective
-from autoopt.search import Feedback, Proposal, SearchConfig, Trial, create_study
+from autoopt.search import Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.surrogates.front import front_losses
 from autoopt.search.surrogates.models import expect
 from autoopt.search.surrogates.observations import Observations, loss_columns, scaled_violations, single_losses
 
 
-def trials(*feedback: Feedback | None) -> list[Trial]:
-    return [Trial(Proposal(i, "c", {}), f) for i, f in enumerate(feedback)]
+def trials(*feedback: Feedback | None) -> list[Proposal]:
+    return [Proposal(i, "c", {}, feedback=f) for i, f in enumerate(feedback)]
 
 
 def test_times_are_compared_by_factors() -> None:
@@ -63,7 +63,7 @@ def test_a_single_huge_value_has_a_loss() -> None:
     assert math.isfinite(made.loss[0])
 
 
-def with_violations(violations: Sequence[float | None]) -> list[Trial]:
+def with_violations(violations: Sequence[float | None]) -> list[Proposal]:
     """Trials with these violations; None for a failed one. The last one is running."""
     results = [Feedback(failed=True) if value is None else Feedback({}, value) for value in violations]
     return trials(*results, None)

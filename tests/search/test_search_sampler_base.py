@@ -33,7 +33,7 @@ def test_a_sampler_tries_every_point_once_and_then_stops(info: SamplerInfo) -> N
         assert isinstance(decision, Suggestion)
         assert history.find(chain.id, decision.point) is None
         history.add(Proposal(number, decision.chain, decision.point, decision.upto))
-        history.tell(number, measure(history.trials[-1].proposal))
+        history.tell(number, measure(history.trials[-1]))
     assert sampler.next(history, Random(99)) == exhausted(chain.space.count) == Stop("all 9 points tried")
 
 

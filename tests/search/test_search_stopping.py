@@ -17,7 +17,6 @@ from autoopt.search.surrogates.stopping import (
     SearchState,
     reason_to_stop,
 )
-from autoopt.search.trial import Trial
 from autoopt.tuning import STOPPING
 
 LITTLE_LEFT = "at most 1 % more to gain, 90 % sure"
@@ -32,8 +31,8 @@ def progress(
         artifact = artifacts[number] if artifacts else f"c{number}"
         took = seconds[number] if seconds else 0.0
         result = Feedback({"latency_p50": loss}, violation, artifact=artifact, seconds=took)
-        trials.append(Trial(Proposal(number, "c", {}), result))
-    trials.append(Trial(Proposal(len(trials), "c", {})))
+        trials.append(Proposal(number, "c", {}, feedback=result))
+    trials.append(Proposal(len(trials), "c", {}))
     return SearchState.of(trials, Single([*losses, math.nan]))
 
 

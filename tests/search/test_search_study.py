@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from search_cases import LATENCY, SIX
 
-from autoopt.search import Feedback, Proposal, SearchConfig, Study, Trial
+from autoopt.search import Feedback, Proposal, SearchConfig, Study
 from autoopt.search.history import History
 from autoopt.search.samplers.base import WAIT, Decision, Stop, Suggestion
 
@@ -102,7 +102,7 @@ def test_each_trial_draws_from_its_own_generator() -> None:
 
 
 def test_trials_are_restored_with_their_results_before_the_first_ask() -> None:
-    trials = [Trial(Proposal(0, CHAIN.id, {}), Feedback({"latency_p50": 1.0})), Trial(Proposal(1, CHAIN.id, {}))]
+    trials = [Proposal(0, CHAIN.id, {}, feedback=Feedback({"latency_p50": 1.0})), Proposal(1, CHAIN.id, {})]
     search = study(mode("a"))
     search.restore(trials)
     assert list(search.trials) == trials

@@ -14,7 +14,7 @@ from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import Decision, Sampler, Stop, Suggestion, exhausted
 from autoopt.search.samplers.chain_parts import SubspaceSampler, join_points, restrict_chain, restrict_point
 from autoopt.search.samplers.staged import CreateOverParts
-from autoopt.search.trial import ChainSpace, Feedback, Trial
+from autoopt.search.trial import ChainSpace, Feedback, Proposal
 from autoopt.space import Point
 
 OUTER: Final = "outer"
@@ -27,7 +27,7 @@ class _OuterPoint:
 
     point: Point
     inner: SubspaceSampler
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[Proposal] = field(default_factory=list)
 
 
 class NestedSampler:
@@ -88,16 +88,16 @@ class NestedSampler:
                 cuts.append(point)
         return replace(part, space=replace(part.space, cuts=tuple(cuts)))
 
-    def _follow(self, trials: Sequence[Trial]) -> None:
+    def _follow(self, trials: Sequence[Proposal]) -> None:
         """Bring all searches up to date with the trials of the chain."""
         for outer in self._points:
             outer.trials.clear()
         for trial in trials:
-            self._outer_point(restrict_point(trial.proposal.point, self._groups[0])).trials.append(trial)
+            self._outer_point(restrict_point(trial.point, self._groups[0])).trials.append(trial)
         for outer in self._points:
             inner_trials = []
             for trial in outer.trials:
-                point = restrict_point(trial.proposal.point, self._inner_nodes)
+                point = restrict_point(trial.point, self._inner_nodes)
                 inner_trials.append((INNER, point, trial.feedback))
             outer.inner.follow(inner_trials)
         self._outer.follow([(OUTER, outer.point, _worth(outer.trials, self._objectives)) for outer in self._points])
@@ -125,7 +125,7 @@ class NestedSampler:
         return Suggestion(self._chain.id, join_points(self._chain, outer.point, decision.point))
 
 
-def _worth(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Feedback | None:
+def _worth(trials: Sequence[Proposal], objectives: Sequence[Objective]) -> Feedback | None:
     """Return the best feedback of the trials; None while one is running, or without trials."""
     feedback = [trial.feedback for trial in trials if trial.feedback is not None]
     if not trials or len(feedback) < len(trials):

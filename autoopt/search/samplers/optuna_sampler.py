@@ -24,7 +24,7 @@ from autoopt.search.history import History
 from autoopt.search.losses import losses
 from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.plain import draw_from
-from autoopt.search.trial import ChainSpace, Feedback, Trial
+from autoopt.search.trial import ChainSpace, Feedback, Proposal
 from autoopt.space import Point, Value
 from autoopt.spec.search import find_sampler
 
@@ -108,10 +108,9 @@ class OptunaSampler:
     def sync(self, history: History) -> None:
         """Bring the study up to date: with trials that other samplers suggested, and with new results."""
         for trial in history.trials[self._history_length :]:
-            number, proposal = trial.proposal.number, trial.proposal
-            if proposal.chain in self._chains and proposal.upto is None and number not in self._study_trials:
-                self._study_trials[number] = add_trial(self.study, self._chains, proposal.chain, proposal.point)
-                self._running.append(number)
+            if trial.chain in self._chains and trial.upto is None and trial.number not in self._study_trials:
+                self._study_trials[trial.number] = add_trial(self.study, self._chains, trial.chain, trial.point)
+                self._running.append(trial.number)
         self._history_length = len(history.trials)
         running = []
         for number in self._running:
@@ -156,7 +155,7 @@ def add_trial(study: optuna.Study, chains: dict[str, ChainSpace], chain: str, po
     return trial
 
 
-def tell(study: optuna.Study, study_trial: optuna.Trial, trial: Trial, objectives: Sequence[Objective]) -> None:
+def tell(study: optuna.Study, study_trial: optuna.Trial, trial: Proposal, objectives: Sequence[Objective]) -> None:
     """Tell the study a result: complete, or pruned if the trial failed or stopped before its objectives."""
     import optuna
 
@@ -165,7 +164,7 @@ def tell(study: optuna.Study, study_trial: optuna.Trial, trial: Trial, objective
     if feedback.failed or math.isnan(violation):
         violation = FAILED_VIOLATION
     study_trial.set_constraint("violation", max(-FAILED_VIOLATION, min(FAILED_VIOLATION, violation)))
-    study_trial.set_user_attr("trial", trial.proposal.number)
+    study_trial.set_user_attr("trial", trial.number)
     if feedback.artifact is not None:
         study_trial.set_user_attr("artifact", feedback.artifact)
     if losses(feedback, objectives) is None:

@@ -87,7 +87,7 @@ def max_ucb(history: History, open_chains: Sequence[ChainSpace], budget: int) ->
     log_time = math.log(max(2, len(history.trials)))
 
     def rank(chain: ChainSpace) -> tuple[float, float]:
-        numbers = [trial.proposal.number for trial in history.trials_of(chain.id)]
+        numbers = [trial.number for trial in history.trials_of(chain.id)]
         if not numbers:
             return -math.inf, -chain.weight
         best = max(rewards[number] for number in numbers)

@@ -13,7 +13,7 @@ from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import WAIT, Decision, Sampler, Stop, Suggestion
 from autoopt.search.samplers.chain_parts import SubspaceSampler, join_points, restrict_chain, restrict_point
-from autoopt.search.trial import ChainSpace, Trial
+from autoopt.search.trial import ChainSpace, Proposal
 from autoopt.space import Point
 
 CreateOverParts: TypeAlias = Callable[[Sequence[ChainSpace]], Sampler]
@@ -88,12 +88,12 @@ class StagedSampler:
                 return decision
             objectives = stage.sampler.history.objectives
             working.sort(key=lambda trial: rank_key(trial.feedback, objectives))
-            starts = [trial.proposal.point for trial in working[: self._keep]]
+            starts = [trial.point for trial in working[: self._keep]]
             trial_count += len(trials)
         return Stop("all stages done")
 
     def _next_in_stage(
-        self, stage: _Stage, trials: list[Trial], worked: bool, share: int, rng: Random
+        self, stage: _Stage, trials: list[Proposal], worked: bool, share: int, rng: Random
     ) -> Decision | None:
         """Decide what to try in this stage; None once it is finished."""
         running = any(trial.feedback is None for trial in trials)
@@ -130,9 +130,9 @@ class StagedSampler:
     def _join(self, stage: _Stage, part: str, point: Point) -> Point:
         return join_points(self._chain, stage.starts[part], point)
 
-    def _follow(self, stage: _Stage, history: History) -> list[Trial]:
+    def _follow(self, stage: _Stage, history: History) -> list[Proposal]:
         """Collect the stage's trials, including those of chains with the same beginning, in the order asked."""
-        trials: dict[str, Trial] = {}
+        trials: dict[str, Proposal] = {}
         for trial in history.trials:
             place = self._place(stage, trial, history)
             if place is not None:
@@ -142,9 +142,9 @@ class StagedSampler:
         stage.sampler.follow([(*stage.places[key], trial.feedback) for key, trial in trials.items()])
         return list(trials.values())
 
-    def _place(self, stage: _Stage, trial: Trial, history: History) -> tuple[str, Point] | None:
+    def _place(self, stage: _Stage, trial: Proposal, history: History) -> tuple[str, Point] | None:
         """Locate a trial in this stage, as part and point; None if it is other work."""
-        proposal = trial.proposal
+        proposal = trial
         if proposal.upto != stage.upto:
             return None
         key = history.key(proposal.chain, proposal.point, proposal.upto)

@@ -30,7 +30,7 @@ from autoopt.search.surrogates.observations import (
     single_losses,
 )
 from autoopt.search.surrogates.stopping import Outlook, SearchState, reason_to_stop
-from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
+from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal
 from autoopt.space import Point
 from autoopt.tuning import SEARCH
 
@@ -84,7 +84,7 @@ class SurrogateSampler:
             return draw_from(self._chains, history, rng)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
-        trials = [trial for trial in history.trials if trial.proposal.chain in self._log_weights]
+        trials = [trial for trial in history.trials if trial.chain in self._log_weights]
         pool = self._pool(trials, history, rng)
         if not pool.points:
             return Stop(
@@ -122,7 +122,7 @@ class SurrogateSampler:
                 return Stop(reason, is_early=True)
         return None
 
-    def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
+    def _pool(self, trials: list[Proposal], history: History, rng: Random) -> _Pool:
         """The points that may give a new candidate, and all that is known of others."""
         if self._total > SEARCH.pool:
             best = best_first(trials, history.objectives)[: SEARCH.good]
@@ -136,7 +136,7 @@ class SurrogateSampler:
         free, repeats = self._table.split(known, history)
         known_trials = list(trials)
         for row, feedback in rng.sample(repeats, min(len(repeats), SEARCH.max_repeats)):
-            known_trials.append(Trial(Proposal(UNASKED, *self._table.points[row]), feedback))
+            known_trials.append(Proposal(UNASKED, *self._table.points[row], feedback=feedback))
             known.append(row)
         return _Pool(
             [self._table.points[row] for row in free], self._rows[free], known_trials, self._rows[known], trials
@@ -149,9 +149,9 @@ class _Pool:
 
     points: list[tuple[str, Point]]
     rows: Array
-    trials: list[Trial]
+    trials: list[Proposal]
     known_rows: Array
-    asked: list[Trial]
+    asked: list[Proposal]
     """The trials without those that stand for repeats."""
 
 
@@ -172,14 +172,14 @@ def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossV
 
 def _of_new_chains(scores: list[float], points: list[tuple[str, Point]], history: History) -> list[float]:
     """The scores, without those of chains that have a trial; all of them if every chain has one."""
-    begun = {trial.proposal.chain for trial in history.trials}
+    begun = {trial.chain for trial in history.trials}
     if all(chain in begun for chain, _ in points):
         return scores
     return [-math.inf if chain in begun else score for score, (chain, _) in zip(scores, points, strict=True)]
 
 
-def _point_of(trial: Trial) -> tuple[str, Point]:
-    return trial.proposal.chain, trial.proposal.point
+def _point_of(trial: Proposal) -> tuple[str, Point]:
+    return trial.chain, trial.point
 
 
 def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple[str, Point] | None:
@@ -188,16 +188,16 @@ def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple
     None with several objectives too: settings change the latency alone, which enlarges a front little, and a trial of
     nearly the same point tells the models little about all others.
     """
-    tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
+    tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.upto is None]
     best = min(tried, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
     if len(history.objectives) > 1 or best is None or not feasible(best.feedback):
         return None
     extension = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}.get(
-        history.by_id[best.proposal.chain].nodes
+        history.by_id[best.chain].nodes
     )
     if extension is None or sum(_lost(trial, history) for trial in tried) >= SEARCH.max_losses:
         return None
-    return first_untried(_first_extension(extension, best.proposal.point), history)
+    return first_untried(_first_extension(extension, best.point), history)
 
 
 def _first_extension(chain: ChainSpace, point: Point) -> Iterator[tuple[str, Point]]:
@@ -210,12 +210,12 @@ def _first_extension(chain: ChainSpace, point: Point) -> Iterator[tuple[str, Poi
             return
 
 
-def _lost(trial: Trial, history: History) -> bool:
+def _lost(trial: Proposal, history: History) -> bool:
     """Tell if settings were no better than the same point without them."""
-    chain = history.by_id[trial.proposal.chain]
+    chain = history.by_id[trial.chain]
     if not chain.sets_only_run or trial.feedback is None or len(chain.nodes) == 1:
         return False
-    base = history.find(chain.id, trial.proposal.point, upto=chain.nodes[-2])
+    base = history.find(chain.id, trial.point, upto=chain.nodes[-2])
     if base is None or base.feedback is None:
         return False
     return rank_key(trial.feedback, history.objectives) >= rank_key(base.feedback, history.objectives)
@@ -257,8 +257,8 @@ def uncached_suffix(history: History, chain: str, point: Point) -> int:
         if trial.feedback is None:
             continue
         shared = 0
-        for node, other in zip(nodes, history.by_id[trial.proposal.chain].nodes, strict=False):
-            if node != other or point.get(node) != trial.proposal.point.get(node):
+        for node, other in zip(nodes, history.by_id[trial.chain].nodes, strict=False):
+            if node != other or point.get(node) != trial.point.get(node):
                 break
             shared += 1
         longest = max(longest, shared)

@@ -15,7 +15,7 @@ from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess, n
 from autoopt.search.surrogates.models import Expected, PossibleGains, drawn_scales, one_thread
 from autoopt.search.surrogates.observations import Observations, Single, Standardization, loss_columns
 from autoopt.search.surrogates.stopping import HYPERVOLUME
-from autoopt.search.trial import Trial
+from autoopt.search.trial import Proposal
 from autoopt.tuning import SEARCH
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ RESOLVED: Final = 1e-9
 """Least distance of the reference point, relative to the worst loss: less would vanish in rounding."""
 
 
-def front_losses(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Single:
+def front_losses(trials: Sequence[Proposal], objectives: Sequence[Objective]) -> Single:
     """The negative logarithm of the hypervolume that the feasible trials up to each one have; else NaN."""
     columns = loss_columns(trials, objectives)
     rows: dict[int, Losses] = {}

@@ -10,7 +10,7 @@ from statistics import median
 from autoopt.metrics import Objective
 from autoopt.search.losses import feasible, losses
 from autoopt.search.surrogates.gaussian_process import Array
-from autoopt.search.trial import Trial
+from autoopt.search.trial import Proposal
 from autoopt.tuning import SEARCH, STOPPING
 
 
@@ -74,7 +74,7 @@ class Single:
     unit: float = 1.0
 
 
-def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Single:
+def single_losses(trials: Sequence[Proposal], objectives: Sequence[Objective]) -> Single:
     """The loss of each trial for one objective; differences of times and sizes are relative."""
     (objective,), (column,) = objectives, loss_columns(trials, objectives)
     known = [loss for loss in column if math.isfinite(loss)]
@@ -85,7 +85,7 @@ def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective]) -> S
     return Single(column, unit=abs(best) or 1.0)
 
 
-def loss_columns(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[list[float]]:
+def loss_columns(trials: Sequence[Proposal], objectives: Sequence[Objective]) -> list[list[float]]:
     """The losses of the trials by objective, NaN where one is missing; positive ones (times, sizes) as logarithms.
 
     A trial that broke a constraint before its latency was measured may still have a size.
@@ -98,13 +98,13 @@ def loss_columns(trials: Sequence[Trial], objectives: Sequence[Objective]) -> li
     return columns
 
 
-def _are_positive(trials: Sequence[Trial], objective: Objective) -> bool:
+def _are_positive(trials: Sequence[Proposal], objective: Objective) -> bool:
     """Tell if all losses of an objective are."""
     found = [losses(trial.feedback, [objective]) for trial in trials]
     return all(loss is None or loss[0] > 0 for loss in found)
 
 
-def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:
+def may_stop(single: Single, asked: Sequence[Proposal], initial: int) -> bool:
     """Tell if a search may stop because nothing promises enough.
 
     It needs a feasible result and enough trials. `asked` are the trials to which the first losses of `single` belong,
@@ -123,7 +123,7 @@ def improvement_below(threshold: float, score: float, single: Single) -> bool:
     return math.exp(min(score, 700.0)) / single.unit < threshold
 
 
-def scaled_violations(trials: Sequence[Trial]) -> list[float] | None:
+def scaled_violations(trials: Sequence[Proposal]) -> list[float] | None:
     """Scale the violation of each trial, NaN where there is none; above 0 a constraint is broken.
 
     The scale is that of the results that keep the constraints, and logarithmic far from the limit, so that results
@@ -142,7 +142,7 @@ def scaled_violations(trials: Sequence[Trial]) -> list[float] | None:
     return [math.asinh(value / unit) for value in raw]
 
 
-def _violation(trial: Trial) -> float:
+def _violation(trial: Proposal) -> float:
     if trial.feedback is None or trial.feedback.failed:
         return math.nan
     return trial.feedback.violation

@@ -10,7 +10,7 @@ from typing import Final
 
 from autoopt.search.losses import feasible
 from autoopt.search.surrogates.observations import Single
-from autoopt.search.trial import Trial
+from autoopt.search.trial import Proposal
 from autoopt.tuning import STOPPING
 
 HYPERVOLUME: Final = " hypervolume"
@@ -54,7 +54,7 @@ class SearchState:
     """The median time of the trials whose time is known; 0 without any."""
 
     @staticmethod
-    def of(asked: Sequence[Trial], single: Single) -> SearchState:
+    def of(asked: Sequence[Proposal], single: Single) -> SearchState:
         """Sum up trials in the order asked, to which the first losses of `single` belong."""
         artifacts: set[str] = set()
         seconds: list[float] = []
