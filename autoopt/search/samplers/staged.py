@@ -144,14 +144,13 @@ class StagedSampler:
 
     def _place(self, stage: _Stage, trial: Proposal, history: History) -> tuple[str, Point] | None:
         """Locate a trial in this stage, as part and point; None if it is other work."""
-        proposal = trial
-        if proposal.upto != stage.upto:
+        if trial.upto != stage.upto:
             return None
-        key = history.key(proposal.chain, proposal.point, proposal.upto)
-        if key != history.key(self._chain.id, proposal.point, stage.upto):
+        key = history.key(trial.chain, trial.point, trial.upto)
+        if key != history.key(self._chain.id, trial.point, stage.upto):
             return None
-        before = {node: values for node, values in proposal.point.items() if node not in stage.nodes}
+        before = {node: values for node, values in trial.point.items() if node not in stage.nodes}
         for part, start in stage.starts.items():
             if before == start:
-                return part, restrict_point(proposal.point, stage.nodes)
+                return part, restrict_point(trial.point, stage.nodes)
         return None
