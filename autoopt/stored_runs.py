@@ -79,7 +79,11 @@ class Run(RunResult):
             rows.append({**row, "seconds": trial.seconds, "message": trial.explanation})
         frame = _frame(rows)
         # Without a successful trial the columns stay, so that programs can still filter and sort.
-        columns = dict.fromkeys([*frame.columns, *_trial_columns(self)])
+        ratios = {objective.metric: Estimate.exact(1.0) for objective in self.objectives}
+        figures = [*ratios, *self.baseline.metrics, *flat_ratios(ratios)]
+        columns = dict.fromkeys(
+            [*frame.columns, "trial", "chain", "outcome", "feasible", *figures, "seconds", "message"]
+        )
         return frame.reindex(columns=list(columns)).astype({"feasible": bool})
 
     @cached_property
@@ -196,13 +200,6 @@ def _open(home: Path | None, db_url: str | None = None) -> Iterator[Store]:
         raise InputError("no store here", where=str(home or settings().home), remedy=remedy)
     with open_store(db_url, home) as store:
         yield store
-
-
-def _trial_columns(run: RunResult) -> list[str]:
-    """The columns of every table of trials."""
-    ratios = {objective.metric: Estimate.exact(1.0) for objective in run.objectives}
-    metrics = [*ratios, *run.baseline.metrics]
-    return ["trial", "chain", "outcome", "feasible", *metrics, *flat_ratios(ratios), "seconds", "message"]
 
 
 def _figures(metrics: Mapping[str, float], ratios: Mapping[str, Estimate], point: Point) -> dict[str, object]:

@@ -189,19 +189,16 @@ def _load_failure(pool: WorkerPool, model: ModelFile, options: PassSettings) -> 
     return "" if reply.outcome.good else reply.message or str(reply.outcome)
 
 
-def _reason_of_no_change(pool: WorkerPool, info: PassInfo, model: str, options: PassSettings) -> str:
-    """Say why a pass left a model as it is."""
-    inspection = Inspection.from_json(ask_worker(pool, INSPECT, {"path": model}, model, options.timeout))
-    missing = check_model(info, Facts(options.accelerator, inspection))
-    return "nothing to do on this model as it is" if missing is None else missing.text
-
-
 def _step(info: PassInfo, params: JsonObject) -> PassStep:
     return PassStep(info.name, full_config(info, params), info.name)
 
 
 def _run(pool: WorkerPool, info: PassInfo, request: PassRequest, options: PassSettings) -> StepReply:
-    """Run a pass and those before it; return the reply for the pass, or raise PassFailed if it did not succeed."""
+    """Run a pass and those before it; return the reply for the pass, which says why if the model stays as it is.
+
+    Raises:
+        PassFailed: one of them did not succeed.
+    """
     reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(request.steps))
     if reply.value is None:
         raise PassFailed(info.name, reply.outcome, reply.message)
@@ -209,9 +206,12 @@ def _run(pool: WorkerPool, info: PassInfo, request: PassRequest, options: PassSe
     if not step.outcome.good:
         # The steps end at the first failure, which may be that of a required pass.
         raise PassFailed(step.pass_name, step.outcome, step.message)
-    if step.outcome is Outcome.UNCHANGED and not info.analysis and not info.makes_model:
-        return replace(step, message=_reason_of_no_change(pool, info, request.model.path, options))
-    return step
+    if step.outcome is not Outcome.UNCHANGED or info.analysis or info.makes_model:
+        return step
+    model = request.model.path
+    inspection = Inspection.from_json(ask_worker(pool, INSPECT, {"path": model}, model, options.timeout))
+    missing = check_model(info, Facts(options.accelerator, inspection))
+    return replace(step, message="nothing to do on this model as it is" if missing is None else missing.text)
 
 
 def _look_up(
