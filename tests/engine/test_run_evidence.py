@@ -111,6 +111,19 @@ def test_pooled_latencies_replace_those_of_the_trial_and_are_judged(simulation: 
     assert len(again.keys) == 3
 
 
+@pytest.mark.parametrize(("resolution", "reasons"), [(0.0, 1), (0.5, 0)])
+def test_a_limit_that_the_data_cannot_confirm_is_no_reason_after_a_race_either(
+    tmp_path: Path, resolution: float, reasons: int
+) -> None:
+    simulation, value = (
+        Simulation(tmp_path, constraints=(Constraint("accuracy", max_drop=0.1),)),
+        Estimate(0.9, 0.8, 1.0),
+    )
+    first = Measurements({"accuracy": value}, source={"accuracy": value}, drops={"accuracy": Estimate(0.0, -0.2, 0.2)})
+    again = judge_again(simulation.goal, replace(first, resolutions={"accuracy": resolution}), Measurements())
+    assert (len(again.reasons), len(again.unsure)) == (reasons, reasons)
+
+
 def test_equal_values_stay_as_they_are_and_others_are_pooled() -> None:
     exact = Estimate.exact(3.0)
     assert pooled_value([exact, exact]) == exact

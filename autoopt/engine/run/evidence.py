@@ -247,18 +247,15 @@ class Evidence:
 
 def judge_again(goal: Goal, first: Measurements, evidence: Measurements) -> Measurements:
     """The first measurements with the pooled latencies in place of the first ones, and the constraints judged."""
-    keys = [*first.keys, *evidence.keys]
-    measurements = Measurements(
+    measurements = replace(
+        first,
         metrics=first.metrics | evidence.metrics,
         ratios=first.ratios | evidence.ratios,
         source=first.source | evidence.source,
-        drops=first.drops,
         details=first.details | evidence.details,
-        outcome=first.outcome,
-        message=first.message,
-        keys=list(dict.fromkeys(keys)),
-        executed=first.executed,
+        keys=list(dict.fromkeys([*first.keys, *evidence.keys])),
         disturbed=first.disturbed or evidence.disturbed,
+        verdicts=[],
     )
     measurements.judge(goal, measurements.metrics)
     return measurements
