@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulation import Simulation, faster
@@ -37,19 +38,13 @@ def session(tmp_path: Path) -> Session:
     return searched(tmp_path)
 
 
-def test_the_few_best_come_best_first(session: Session) -> None:
-    few = session.ranking.few_best(session.completed_trials(), 2)
-    assert [trial.chain for trial in few] == ["fold", "clean"]
-
-
-def test_there_are_no_more_of_the_few_best_than_feasible_trials(session: Session) -> None:
-    assert len(session.ranking.few_best(session.completed_trials(), 10)) == 3
-    assert session.ranking.few_best([], 2) == []
-
-
-def test_the_front_has_no_model_that_another_one_beats_in_everything(session: Session) -> None:
-    front = session.ranking.front(session.completed_trials())
-    assert {model.chain for model in front} == {"fold", "clean"}
+def test_the_few_best_come_best_first_and_the_front_has_no_model_that_another_one_beats(session: Session) -> None:
+    ranking, trials = session.ranking, session.completed_trials()
+    assert [trial.chain for trial in ranking.few_best(trials, 2)] == ["fold", "clean"]
+    assert (len(ranking.few_best(trials, 10)), ranking.few_best([], 2)) == (3, [])
+    assert {model.chain for model in ranking.front(trials)} == {"fold", "clean"}
+    assert ranking.best(trials).chain == "fold"
+    assert ranking.best([]).is_source, "without a certain gain"
 
 
 def test_a_larger_model_that_may_not_be_faster_is_not_on_the_front(tmp_path: Path) -> None:
@@ -78,34 +73,22 @@ def test_a_model_of_the_front_with_no_certain_advantage_over_another_one_says_so
     assert flags == {"fold": (), "clean": (f"no certain advantage over trial {fold.number}",)}, "only the later one"
 
 
-def test_the_best_has_the_best_first_objective(session: Session) -> None:
-    best = session.ranking.best(session.completed_trials())
-    assert best.chain == "fold"
-
-
 def test_a_trial_without_a_ratio_counts_as_a_gain(session: Session) -> None:
     trial = session.completed_trials()[0]
     assert replace(session.ranking, evidence=None).gains(replace(trial, ratios={}))
 
 
-def test_the_source_wins_without_a_certain_gain(session: Session) -> None:
-    slower = [trial for trial in session.completed_trials() if trial.chain == "none"]
-    best = session.ranking.best(slower)
-    assert best.is_source
-
-
-def test_there_is_no_best_if_even_the_source_breaks_a_constraint(session: Session) -> None:
-    goal = replace(session.ctx.problem.goal, constraints=(Constraint("size", max=1.0),))
-    ctx = replace(session.ctx, problem=replace(session.ctx.problem, goal=goal))
+@pytest.mark.parametrize(
+    "goal", [{"constraints": (Constraint("size", max=1.0),)}, {"objectives": (Objective("cosine", "maximize"),)}]
+)
+def test_there_is_no_best_if_even_the_source_breaks_a_constraint_or_lacks_an_objective(
+    session: Session, goal: dict[str, Any]
+) -> None:
+    problem = session.ctx.problem
+    ctx = replace(session.ctx, problem=replace(problem, goal=replace(problem.goal, **goal)))
     ranking = Ranking(ctx, session.baseline(), "priority")
     assert not ranking.source_meets
     assert ranking.best([]) is None
-
-
-def test_the_source_needs_a_value_of_every_objective(session: Session) -> None:
-    goal = replace(session.ctx.problem.goal, objectives=(Objective("cosine", "maximize"),))
-    ctx = replace(session.ctx, problem=replace(session.ctx.problem, goal=goal))
-    assert not Ranking(ctx, session.baseline(), "priority").source_meets
 
 
 def test_with_several_objectives_the_source_is_one_candidate_among_others(tmp_path: Path) -> None:
