@@ -8,7 +8,7 @@ import onnx
 from measure_helpers import sigmoid
 from onnx import helper
 
-from autoopt.measure import worker
+from autoopt.measure import memory, worker
 from autoopt.model import io
 
 
@@ -23,7 +23,8 @@ def test_memory_is_read_in_a_fresh_process_with_the_batch_of_the_data(files, tmp
     assert found["details"]["batch_size"] == batch
 
 
-def test_memory_of_a_model_that_takes_texts(tmp_path):
+def test_memory_of_a_model_that_takes_texts(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "PROCESSES", 1)
     texts = [helper.make_tensor_value_info(name, onnx.TensorProto.STRING, ["n"]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", texts[:1], texts[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -33,7 +34,8 @@ def test_memory_of_a_model_that_takes_texts(tmp_path):
     assert found["metrics"]["peak_memory"]["value"] > 0
 
 
-def test_memory_over_profiles_is_that_of_the_largest(tmp_path):
+def test_memory_over_profiles_is_that_of_the_largest(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "PROCESSES", 1)
     elements = 3 << 20
     profiles = [{"name": "long", "dimensions": {"length": elements}}, {"dimensions": {"length": 8}}]
     payload = {"candidate": {"path": sigmoid(tmp_path)}, "metrics": ["peak_memory"], "settings": {"profiles": profiles}}
