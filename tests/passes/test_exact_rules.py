@@ -16,6 +16,7 @@ from autoopt.passes.base import Pass
 from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, RewriteRules, Simplify
 from autoopt.passes.fusion.rule_passes import LocalRewrites, MatMulAddGemm
 from autoopt.passes.fusion.transformer import TransformerFusion
+from autoopt.passes.patches import exact_rules
 from autoopt.passes.shape.inference import MaterializeReshape, ShapeInference
 
 VALUES: Final = np.array([-3, -1, -1e-3, 0, 1e-20, 1e-10, 1e-3, 0.5, 1, 2, 5, 1e4], np.float32)
@@ -219,3 +220,10 @@ def test_a_computed_shape_becomes_constant_before_reshape_had_allowzero(name: st
     assert "Shape" not in {node.op_type for node in after.graph.node}
     x = VALUES.reshape(2, 6)
     np.testing.assert_array_equal(outputs_of(after, x, tmp_path), outputs_of(model, x, tmp_path))
+
+
+def test_a_correction_whose_rules_the_library_has_no_more_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_rules, "_guard", lambda rule, guard: None)
+    monkeypatch.setattr("onnxscript.rewriter.ort_fusions._core.ORT_PATTERN_REWRITE_RULES", [])
+    with pytest.raises(AttributeError, match="no rule named withbatch"):
+        exact_rules.make_rules_exact.__wrapped__()
