@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,24 +90,24 @@ class Preparations:
     def run(self, model: str, names: list[str]) -> dict[str, Any]:
         """Return the `model` of a request, or else, with an outcome, the reply of the pass that failed."""
         prepared: dict[str, Any] = {"path": str(self.folder / model / "model.onnx"), "session_options": {}}
-        for count, name in enumerate(names, start=1):
-            key = (model, *names[:count])
-            if key not in self._replies:
-                self._replies[key] = self._next(prepared, model, name)
-            prepared = self._replies[key]
-            if "outcome" in prepared:
-                break
+        for count in range(1, len(names) + 1):
+            reply = self.reply(model, names[:count])
+            if reply["outcome"] not in GOOD:
+                return reply
+            path = next(Path(reply["path"]).glob("model.*")) if reply["path"] else prepared["path"]
+            prepared = {"path": str(path), "session_options": reply["session_options"]}
         return prepared
 
-    def _next(self, prepared: dict[str, Any], model: str, name: str) -> dict[str, Any]:
-        out = Path(tempfile.mkdtemp(dir=self.folder))
-        reply = self.call(registry().info(name), model, prepared, {}, out)
-        if reply["outcome"] not in GOOD:
-            return reply
-        path = prepared["path"]
-        if reply["path"]:
-            path = str(next(Path(reply["path"]).glob("model.*")))
-        return {"path": path, "session_options": reply["session_options"]}
+    def reply(self, model: str, names: list[str]) -> dict[str, Any]:
+        """The reply of the last of these passes, behind the others, with its defaults."""
+        key = (model, *names)
+        if key not in self._replies:
+            prepared = self.run(model, names[:-1])
+            if "outcome" not in prepared:
+                out = Path(tempfile.mkdtemp(dir=self.folder))
+                prepared = self.call(registry().info(names[-1]), model, prepared, {}, out)
+            self._replies[key] = prepared
+        return self._replies[key]
 
     def call(
         self, info: PassInfo, model: str, prepared: dict[str, Any], params: dict[str, Any], out: Path
@@ -185,12 +187,22 @@ def required(info: PassInfo) -> list[str]:
     return list(found)
 
 
+@cache
+def needed_before() -> frozenset[str]:
+    """The passes that others require, whose replies serve as preparations as well."""
+    infos = map(registry().info, registry().names())
+    return frozenset(chain(*map(required, infos), *BEFORE.values()))
+
+
 def applied(
     info: PassInfo, model: str, params: dict[str, Any], preparations: Preparations, out: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the pass behind those that it requires: its parameters, and the reply."""
     needed = PARAMS.get(info.name, lambda model, folder: {})(model, preparations.folder)
-    result = preparations.run(model, [*required(info), *BEFORE.get(info.name, [])])
+    before = [*required(info), *BEFORE.get(info.name, [])]
+    if info.name in needed_before() and not params:
+        return needed, preparations.reply(model, [*before, info.name])
+    result = preparations.run(model, before)
     if "outcome" not in result:
         result = preparations.call(info, model, result, {**needed, **params}, out)
     return {**needed, **params}, result
