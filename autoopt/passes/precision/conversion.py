@@ -168,13 +168,17 @@ def prepare_for_conversion(model: ModelProto) -> list[str]:
         elif node.op_type == "ConstantOfShape" and not node.attribute:
             zero = numpy_helper.from_array(np.zeros(1, np.float32))
             node.attribute.append(helper.make_attribute("value", zero))
-    outputs = names_of(model.graph.output)
-    inputs = {name for node in model.graph.node for name in node.input}
-    for name in sorted(outputs & inputs):
-        inner = f"{name}/inner"
-        rename_value(model.graph, name, inner)
-        model.graph.node.add(op_type="Identity", input=[inner], output=[name], name=f"{name}/identity")
+    _separate_outputs(model.graph)
     return protected
+
+
+def _separate_outputs(graph: GraphProto) -> None:
+    """Put an Identity before each output that nodes read, in place."""
+    inputs = {name for node in graph.node for name in node.input}
+    for name in sorted(inputs & names_of(graph.output)):
+        inner = f"{name}/inner"
+        rename_value(graph, name, inner)
+        graph.node.add(op_type="Identity", input=[inner], output=[name], name=f"{name}/identity")
 
 
 def _remove_repeated_nodes(graph: GraphProto) -> None:

@@ -35,10 +35,7 @@ class Float32(Pass):
     def run(self, source: ir.Model) -> ir.Model | None:
         model = with_inlined_functions(source)
         types = {ir.DataType[name] for name in self.converted}
-        kinds: dict[str, ir.DataType] = {}
-        for value in (*given_inputs(model.graph), *model.graph.outputs):
-            if isinstance(value.type, ir.TensorType) and value.type.dtype in types:
-                kinds[str(value.name)] = value.type.dtype
+        kinds = _kinds_of_ends(model.graph, types)
         if not kinds and not any(tensor.dtype in types for tensor in stored_tensors(model)):
             return None
         if any(node.op_type == "DequantizeLinear" for node in model.graph.all_nodes()):
@@ -62,12 +59,27 @@ class Float64ToFloat32(Float32):
     converted: ClassVar[tuple[str, ...]] = ("DOUBLE",)
 
 
+def _declared(value: ir.Value) -> ir.DataType | None:
+    """The element type that a tensor is declared with."""
+    return value.dtype if isinstance(value.type, ir.TensorType) else None
+
+
+def _kinds_of_ends(graph: ir.Graph, types: Collection[ir.DataType]) -> dict[str, ir.DataType]:
+    """The types of those inputs and outputs that have one of these, by name."""
+    kinds: dict[str, ir.DataType] = {}
+    for value in (*given_inputs(graph), *graph.outputs):
+        kind = _declared(value)
+        if kind is not None and kind in types:
+            kinds[str(value.name)] = kind
+    return kinds
+
+
 def _convert(graph: ir.Graph, types: Collection[ir.DataType]) -> None:
     """Turn the weights and constants of a graph, and what it declares of its values, to float32, in place."""
     for value in (*graph.inputs, *graph.initializers.values(), *graph.outputs):
         if value.const_value is not None and value.const_value.dtype in types:
             value.const_value = _float32(value.const_value)
-        if isinstance(value.type, ir.TensorType) and value.type.dtype in types:
+        if _declared(value) in types:
             value.dtype = ir.DataType.FLOAT
     for node in graph:
         node.attributes.update({each.name: _converted(each, types) for each in node.attributes.values()})

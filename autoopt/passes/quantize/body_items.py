@@ -148,10 +148,7 @@ def quantize_bodies(
     Returns:
         The first request for other parameters.
     """
-    for number, node in enumerate(model.graph.node):
-        inner_types = {inner.op_type for body in bodies(node) for inner in body.node}
-        if not is_standard(node) or node.op_type not in RUNS or inner_types.isdisjoint(layers):
-            continue
+    for number, node in _nodes_with_layers(model, layers):
         work = context.work / f"bodies-{number}"
         feeds = CalibrationReader(context, limit or enough_items(context))
         for body in _bodies_with_items(model, node, feeds, work):
@@ -165,6 +162,14 @@ def quantize_bodies(
             body.replace(quantized)
     _drop_unread_constants(model)
     return None
+
+
+def _nodes_with_layers(model: ModelProto, layers: Collection[str]) -> Iterator[tuple[int, NodeProto]]:
+    """Yield the nodes of the main graph that run bodies with such layers, with their numbers."""
+    for number, node in enumerate(model.graph.node):
+        inner_types = {inner.op_type for body in bodies(node) for inner in body.node}
+        if is_standard(node) and node.op_type in RUNS and not inner_types.isdisjoint(layers):
+            yield number, node
 
 
 def _drop_unread_constants(model: ModelProto) -> None:

@@ -106,8 +106,7 @@ def quantize_tables(model: ir.Model, grid: BlockGrid, tied: Mapping[str, str], e
     for node, table in list(table_reads(graph, excluded)):
         if table not in tables:
             product = makers.get(tied.get(str(table.name), ""))
-            shared = None if product is None else _shared(graph, table, product, grid, taken)
-            tables[table] = shared or _made(graph, table, grid, taken)
+            tables[table] = _shared(graph, table, product, grid, taken) or _made(graph, table, grid, taken)
         blocks = tables[table]
         if blocks is None:
             continue
@@ -130,10 +129,14 @@ class _BlockTable:
     block_size: int
 
 
-def _shared(graph: ir.Graph, table: ir.Value, product: ir.Node, grid: BlockGrid, taken: set[str]) -> _BlockTable | None:
+def _shared(
+    graph: ir.Graph, table: ir.Value, product: ir.Node | None, grid: BlockGrid, taken: set[str]
+) -> _BlockTable | None:
     """The weights of the product that a table is tied to, if they are in the blocks of the grid."""
+    if product is None or product.op_type != "MatMulNBits":
+        return None
     levels, scales, zero_points, groups = [*product.inputs[1:], None, None, None][:4]
-    if product.op_type != "MatMulNBits" or groups is not None or levels is None or scales is None:
+    if groups is not None or levels is None or scales is None:
         return None
     bits, size = product.attributes.get_int("bits", 4), product.attributes.get_int("block_size")
     if (bits, size) != (grid.bits, grid.block_size) or product.attributes.get_int("K") % size:

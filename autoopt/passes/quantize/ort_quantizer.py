@@ -68,12 +68,11 @@ def refuse_weights(model: ir.Model) -> None:
     """Refuse a model with matrices that no quantizer takes: of float64, or with values that are not finite."""
     if any(tensor.dtype == ir.DataType.DOUBLE and len(tensor.shape) > 1 for tensor in stored_tensors(model)):
         raise Refused("the model computes in float64; float64_to_float32 converts it")
-    for node in model.graph.all_nodes():
-        factors = node.inputs[:2] if node.op_type in WEIGHT_AXES else ()
-        for tensor in [value.const_value for value in factors if value is not None]:
-            if tensor is not None and not _is_finite(tensor):
-                reason = f"weight {tensor.name!r} has infinite values or NaN, which no integers can hold"
-                raise Refused(f"{reason}; train or export the model again")
+    nodes = [node for node in model.graph.all_nodes() if node.op_type in WEIGHT_AXES]
+    for value in [value for node in nodes for value in node.inputs[:2] if value is not None]:
+        if value.const_value is not None and not _is_finite(value.const_value):
+            reason = f"weight {value.name!r} has infinite values or NaN, which no integers can hold"
+            raise Refused(f"{reason}; train or export the model again")
 
 
 def _is_finite(tensor: ir.TensorProtocol) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOWEST_OPSET: Final = 13
 """Quantization per channel needs this one."""
-PARTS_OF_ACTIVATIONS: Final = ("Erf", "Sigmoid")
+PARTS_OF_ACTIVATIONS: Final = frozenset(("Erf", "Sigmoid"))
 JOINED: Final = ("Gelu", "QuickGelu")
 JOINING_OPTIMIZERS: Final = ("GeluFusionL1", "GeluFusionL2", "QuickGeluFusion")
 
@@ -102,8 +102,8 @@ class QuantPreProcess(Pass):
 
     def _with_joined_activations(self, model: ModelProto) -> ModelProto:
         """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none."""
-        is_for_cpu = self.context.accelerator.execution_provider == DEFAULT_EP["cpu"]
-        if not is_for_cpu or not any(node.op_type in PARTS_OF_ACTIVATIONS for node in model.graph.node):
+        has_parts = not PARTS_OF_ACTIVATIONS.isdisjoint(node.op_type for node in model.graph.node)
+        if not has_parts or self.context.accelerator.execution_provider != DEFAULT_EP["cpu"]:
             return model
         others = sorted(OPTIMIZERS.difference(JOINING_OPTIMIZERS))
         options: JsonObject = {"graph_optimization_level": "extended", "disabled_optimizers": others}
