@@ -15,7 +15,7 @@ from autoopt.model import io
 from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
 from autoopt.passes.quantize.calibration import calibrate
-from autoopt.passes.quantize.layer_errors import correctable, layer_ratios, run_alone
+from autoopt.passes.quantize.layer_errors import correctable, noise_ratio, run_alone
 from autoopt.passes.quantize.static import StaticQuantization
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.target import Accelerator
@@ -39,7 +39,8 @@ def test_a_layer_with_an_outlier_among_its_weights_has_a_lower_ratio(tmp_path: P
     proto = model(outlier)
     context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
     ranges = calibrate(proto, context, "MinMax", ["MatMul"], {"moving_average": False})
-    ratios = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=False)
+    alone = run_alone(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=False)
+    ratios = {node.name: noise_ratio(exact, noisy) for node, exact, noisy in alone}
     assert 30 < ratios["first"] < 60
     assert (ratios["second"] < ratios["first"] - 10) == (outlier > 1), ratios
 
@@ -75,8 +76,11 @@ def test_an_outlier_among_the_weights_of_one_channel_leaves_the_others_exact(tmp
     proto = onnx.shape_inference.infer_shapes(proto)
     ranges = calibrate(proto, context, "MinMax", ["MatMul", "Gemm"], {"moving_average": False})
     nodes = list(proto.graph.node)
-    together = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=False)["only"]
-    apart = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=True)["only"]
+    together, apart = (
+        noise_ratio(*values[1:])
+        for per_channel in (False, True)
+        for values in run_alone(proto, nodes, ranges, feeds, tmp_path, per_channel=per_channel)
+    )
     assert apart > together + 5
 
 

@@ -51,7 +51,7 @@ class LayerSensitivity(Pass):
     per_channel: Annotated[bool, "round weights with one scale per output channel instead of one per tensor"] = True
 
     def run(self, model: ModelProto) -> None:
-        from autoopt.passes.quantize.layer_errors import few_items, layer_ratios, output_ratios
+        from autoopt.passes.quantize.layer_errors import few_items, noise_ratio, output_ratios, run_alone
 
         refuse_weights(to_ir(model))
         ranking: list[dict[str, str | float]] = []
@@ -69,8 +69,10 @@ class LayerSensitivity(Pass):
             layers = largest_layers(prepared, self.layers)
             others: dict[str, float] = {}
             if len(layers) > self.measured:
-                few = few_items(feeds, FEEDS_OF_ONE)
-                others = layer_ratios(prepared, layers, ranges, few, work, per_channel=self.per_channel)
+                alone = run_alone(
+                    prepared, layers, ranges, few_items(feeds, FEEDS_OF_ONE), work, per_channel=self.per_channel
+                )
+                others = {node.name: noise_ratio(*values) for node, *values in alone}
                 most_disturbed = sorted(others, key=lambda name: (others[name], name))[: self.measured]
                 layers = [node for node in layers if node.name in most_disturbed]
             measured = output_ratios(prepared, layers, ranges, feeds, work, per_channel=self.per_channel)

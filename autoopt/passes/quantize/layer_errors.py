@@ -26,26 +26,6 @@ GROUP_BYTES: Final = 512 << 20
 """Most memory for the activations of layers that run by themselves."""
 
 
-def layer_ratios(
-    model: ModelProto,
-    layers: Sequence[NodeProto],
-    ranges: Ranges,
-    feeds: Sequence[Mapping[str, np.ndarray]],
-    work: Path,
-    *,
-    per_channel: bool,
-) -> dict[str, float]:
-    """Signal-to-quantization-noise ratio in dB, by layer, of its output with only its own inputs quantized.
-
-    Each layer runs alone, on the values that it gets in the float model, with the `ranges` of MinMax. Layers that
-    cannot run alone are left out.
-    """
-    ratios = {}
-    for node, exact, noisy in run_alone(model, layers, ranges, feeds, work, per_channel=per_channel):
-        ratios[node.name] = noise_ratio(exact, noisy)
-    return ratios
-
-
 def output_ratios(
     model: ModelProto,
     layers: Sequence[NodeProto],
@@ -55,11 +35,11 @@ def output_ratios(
     *,
     per_channel: bool,
 ) -> dict[str, float]:
-    """Signal-to-quantization-noise ratio in dB of the model's outputs with only one layer quantized.
+    """Signal-to-quantization-noise ratio in dB, by layer, of the model's outputs with only that layer quantized.
 
-    The error of the layer's own output is added to it in the float model. Arguments and result are those of
-    `layer_ratios`. Few items are used if each has many output values, as images have. Of several outputs, each counts
-    the same: a state of 256 values would hide a single probability.
+    The error of the layer's own output is added to it in the float model. Arguments are those of `run_alone`. Few items
+    are used if each has many output values, as images have. Of several outputs, each counts the same: a state of 256
+    values would hide a single probability.
     """
     disturbed, errors = _with_added_errors(model, layers)
     session = make_session(io.save(disturbed, work / "disturbed"))
@@ -132,8 +112,8 @@ def run_alone(
 ) -> Iterator[tuple[NodeProto, list[np.ndarray], list[np.ndarray]]]:
     """Run each layer by itself on the values that it gets in the float model; those that cannot are left out.
 
-    Yields the layer, its outputs in the float model by item, and those with inputs, weights and outputs rounded to
-    8 bits.
+    The `ranges` are those of MinMax. Yields the layer, its outputs in the float model by item, and those with inputs,
+    weights and outputs rounded to 8 bits.
     """
     from onnxruntime.quantization.calibrate import load_tensors_data
 
