@@ -41,7 +41,7 @@ def enough_items(context: PassContext) -> int:
     Raises:
         Refused: as `CalibrationReader`.
     """
-    return items_for(next(CalibrationReader(context)))
+    return items_for(next(iter(CalibrationReader(context))))
 
 
 def items_for(feed: Mapping[str, np.ndarray]) -> int:
@@ -78,9 +78,6 @@ class CalibrationReader:
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         return self._feeds
-
-    def __next__(self) -> dict[str, np.ndarray]:
-        return next(self._feeds)
 
     def rewind(self) -> None:
         """Start again from the first feed."""

@@ -7,7 +7,7 @@ library's, up to the sampling of large tensors (`MAX_VALUES`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -130,17 +130,14 @@ def _closest_windows(counts: np.ndarray) -> np.ndarray:
     bins = counts.shape[1]
     best = np.full(len(counts), np.inf)
     windows = np.tile((0, bins), (len(counts), 1))
-    for start, end in reversed(list(_windows(bins // 2, bins))):
+    middle = bins // 2
+    for half in range(middle, QUANTIZED_BINS // 2 - 1, -1):
+        start, end = middle - half, min(middle + half + 1, bins)
         divergences = _divergences(counts, start, end)
         better = divergences <= best
         best[better] = divergences[better]
         windows[better] = start, end
     return windows
-
-
-def _windows(middle: int, bins: int) -> Iterator[tuple[int, int]]:
-    for half in range(QUANTIZED_BINS // 2, middle + 1):
-        yield middle - half, min(middle + half + 1, bins)
 
 
 def _divergences(counts: np.ndarray, start: int, end: int) -> np.ndarray:
