@@ -61,10 +61,10 @@ def test_chains_without_points_are_left_out() -> None:
     assert [chain_id for chain_id, _ in initial_points([empty, chain("pass5")], 10, seed=0)] == ["pass5"]
 
 
-def test_of_many_chains_a_few_unlike_ones_get_a_point_unless_the_budget_is_large() -> None:
+def test_of_many_chains_a_few_unlike_ones_get_a_point() -> None:
     many = [ChainSpace(str(i), c.passes, c.space) for i, c in enumerate(SIX * 3)]
     assert len(initial_points(many, 20, seed=0)) == SEARCH.diverse
-    assert len(initial_points(many, 200, seed=0)) == len(many)
+    assert len(initial_points(many, 8, seed=0)) == 4
 
 
 def test_the_points_depend_on_the_seed_only() -> None:

@@ -14,7 +14,7 @@ from autoopt.tuning import SEARCH
 def initial_points(
     chains: Sequence[ChainSpace], budget: int, seed: int, first: Sequence[tuple[str, Point]] = ()
 ) -> list[tuple[str, Point]]:
-    """List the first points, the prior points, then one point of each chain, or of some that have little in common.
+    """List the first points, the prior points, then one point of each chain; of many, of some that are unlike.
 
     Chains with first or prior points count among those. Without any, the search begins with a short chain and the first
     value of each parameter: what users and passes name first, and what can be turned on.
@@ -26,7 +26,7 @@ def initial_points(
     others = [chain for chain in nonempty if chain.id not in begun]
     # Shuffled, because the order in which these chains are listed carries no information.
     others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
-    if len(nonempty) > max(SEARCH.diverse, min(SEARCH.initial_share * budget, SEARCH.initial_chains)):
+    if len(nonempty) > SEARCH.diverse:
         others = diverse_chains(others, min(SEARCH.diverse, budget // 2) - len(preferred), preferred)
     drawn = [(chain.id, chain.space.random_sample(Random(f"{seed}:first:{chain.id}"))) for chain in others]
     if drawn and not points:
