@@ -19,7 +19,6 @@ from autoopt.search.losses import (
     losses,
     losses_of,
     rank_key,
-    sort_by_losses,
 )
 
 
@@ -127,16 +126,6 @@ def test_each_row_is_on_the_front_of_what_is_left_without_the_fronts_before(rows
 def test_records_without_an_objective_are_not_on_the_front() -> None:
     fast, good, bad, incomplete = record(1, 0.8), record(2, 0.9), record(3, 0.7), Scored({"latency_p50": 0.1})
     assert pareto_front([bad, good, incomplete, fast], BOTH) == [fast, good]
-
-
-def test_of_equal_records_the_front_has_the_one_with_fewer_passes() -> None:
-    long, short = record(1, 0.9, passes=3), record(1, 0.9, passes=1)
-    assert pareto_front([long, short], BOTH) == [short]
-
-
-def test_records_are_sorted_by_the_objectives_in_order() -> None:
-    records = [record(2, 0.9), record(1, 0.5), record(1, 0.7)]
-    assert [r for _, r in sort_by_losses(records, BOTH)] == [records[2], records[1], records[0]]
 
 
 @pytest.mark.parametrize("how", ["priority", "weights", "knee"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -14,7 +13,6 @@ from autoopt.search.history import FAILED, History
 from autoopt.search.samplers.base import SamplerInputs, Stop, Suggestion
 from autoopt.search.samplers.surrogate import SurrogateSampler, cheapest, uncached_suffix, with_first_settings
 from autoopt.space import Boolean, Categorical, Integer, NodeSpace, Point, SearchSpace
-from autoopt.tuning import SEARCH
 
 BIG = NodeSpace({f"x{i}": Categorical(*range(7)) for i in range(3)})
 LARGE = tuple(
@@ -204,12 +202,6 @@ def history() -> History:
     return history
 
 
-def test_the_best_score_wins(history: History) -> None:
-    scores = [0.0] * len(POINTS)
-    scores[4] = 2 * SEARCH.equal
-    assert cheapest(POINTS, scores, history, None, Random(0)) == POINTS[4]
-
-
 def test_among_equals_the_least_new_work_wins(history: History) -> None:
     for seed in range(10):
         chain, point = cheapest(POINTS[1:], [0.0] * 8, history, None, Random(seed))
@@ -221,24 +213,6 @@ def test_among_equals_a_measured_candidate_wins_over_less_work(history: History)
         return point == POINTS[8][1], 3
 
     assert cheapest(POINTS, [0.0] * 9, history, cost, Random(0)) == POINTS[8]
-
-
-def test_other_equals_are_chosen_at_random() -> None:
-    empty = History(SIX, LATENCY)
-    counts = Counter(repr(cheapest(POINTS, [0.0] * 9, empty, None, Random(seed))) for seed in range(90))
-    assert len(counts) == 9
-
-
-def test_of_very_many_equals_some_are_compared() -> None:
-    priced = []
-
-    def cost(chain: str, point: object) -> tuple[bool, int]:
-        priced.append(point)
-        return False, 1
-
-    many = POINTS * 5
-    cheapest(many, [0.0] * len(many), History(SIX, LATENCY), cost, Random(0))
-    assert len(priced) == SEARCH.max_compared
 
 
 def test_work_counts_from_where_finished_trials_differ(history: History) -> None:

@@ -8,7 +8,7 @@ import pytest
 from search_cases import LATENCY, NODES, SIX, drive, text
 
 from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, Study, create_study, iterate
-from autoopt.search.history import FAILED, History, Known, Transitions, steps_of
+from autoopt.search.history import History, Known, steps_of
 from autoopt.space import Categorical, NodeSpace, SearchSpace
 
 NOTHING = frozenset(("pass1", "pass3"))
@@ -38,16 +38,6 @@ def path_of(study: Study, proposal: Proposal) -> tuple[str, ...]:
 def result(study: Study, proposal: Proposal) -> Feedback:
     path = path_of(study, proposal)
     return Feedback({"latency_p50": 1.0 + len(path[-1]) % 7}, artifact=path[-1], path=path)
-
-
-def test_a_pass_that_does_nothing_leads_back() -> None:
-    transitions = Transitions("source")
-    transitions.add(steps_of(("a", "b"), {"b": {"x": 1}}), ("source", "made"))
-    assert transitions.follow(steps_of(("b",), {"b": {"x": 1}})) == "made"
-    assert transitions.follow(steps_of(("a",), {})) == "source"
-    assert transitions.follow(steps_of(("b",), {"b": {"x": 2}})) is None
-    transitions.add(steps_of(("b",), {"b": {"x": 2}}), (FAILED,))
-    assert transitions.follow(steps_of(("a", "b", "c"), {"b": {"x": 2}})) == FAILED
 
 
 def test_siblings_share_the_result_and_the_source_has_none() -> None:
