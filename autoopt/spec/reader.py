@@ -325,23 +325,26 @@ def overridden(document: Document, fields: Mapping[str, Json]) -> Document:
         return document
     value, lines = deepcopy(document.value), dict(document.source.lines)
     for name, given in fields.items():
-        holder, rest = value, name
-        place: Place = ()
-        while "." in rest:
-            # Names of nodes may have dots.
-            known = [key for key in holder if rest.startswith(f"{key}.")]
-            key = max(known, key=len) if known else rest.partition(".")[0]
-            place, rest = (*place, key), rest[len(key) + 1 :]
-            inner = holder.setdefault(key, {})
-            if inner is None:
-                inner = holder[key] = {}
-            if not isinstance(inner, dict):
-                raise document.source.error(
-                    place, "is no mapping of fields", f"set it as a whole: {OPTION} {dotted(place)}=..."
-                )
-            holder = inner
-        holder[rest] = given
-        place = (*place, rest)
+        holder, place = _holder_of(name, value, document.source)
+        holder[str(place[-1])] = given
         lines = {each: line for each, line in lines.items() if each[: len(place)] != place}
         lines[place] = 0
     return Document(value, replace(document.source, lines=lines))
+
+
+def _holder_of(name: str, holder: dict[str, Json], source: Source) -> tuple[dict[str, Json], Place]:
+    """The mapping below `holder` that holds a field, by its dotted name, and the field's place; made if it is missing."""
+    place: Place = ()
+    while "." in name:
+        # Names of nodes may have dots.
+        known = [key for key in holder if name.startswith(f"{key}.")]
+        key = max(known, key=len) if known else name.partition(".")[0]
+        place, name = (*place, key), name[len(key) + 1 :]
+        inner = holder.setdefault(key, {})
+        if inner is None:
+            inner = holder[key] = {}
+        if not isinstance(inner, dict):
+            remedy = f"set it as a whole: {OPTION} {dotted(place)}=..."
+            raise source.error(place, "is no mapping of fields", remedy)
+        holder = inner
+    return holder, (*place, name)

@@ -210,7 +210,6 @@ class GroupedSampler:
                 stops.append(decision)
         if len(stops) < len(self._groups):
             return WAIT
-        # Groups that all stopped early say so once.
-        if all(stop.is_early for stop in stops):
-            return Stop("; ".join(dict.fromkeys(stop.reason for stop in stops)), is_early=True)
-        return Stop("; ".join(dict.fromkeys(stop.text for stop in stops)))
+        is_early = all(stop.is_early for stop in stops)
+        reasons = [stop.reason if is_early else stop.text for stop in stops]
+        return Stop("; ".join(dict.fromkeys(reasons)), is_early)
