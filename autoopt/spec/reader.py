@@ -333,7 +333,7 @@ def overridden(document: Document, fields: Mapping[str, Json]) -> Document:
 
 
 def _holder_of(name: str, holder: dict[str, Json], source: Source) -> tuple[dict[str, Json], Place]:
-    """The mapping below `holder` that holds a field, by its dotted name, and the field's place; made if it is missing."""
+    """The mapping below `holder` that holds a field, made if it is missing, and the field's place."""
     place: Place = ()
     while "." in name:
         # Names of nodes may have dots.
