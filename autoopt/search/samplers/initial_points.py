@@ -22,10 +22,8 @@ def initial_points(
     nonempty = [chain for chain in chains if chain.space.count]
     points = _prior_points(nonempty, first)
     begun = {chain for chain, _ in points}
-    preferred: list[ChainSpace] = []
-    others: list[ChainSpace] = []
-    for chain in nonempty:
-        (preferred if chain.id in begun else others).append(chain)
+    preferred = [chain for chain in nonempty if chain.id in begun]
+    others = [chain for chain in nonempty if chain.id not in begun]
     # Shuffled, because the order in which these chains are listed carries no information.
     others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
     if len(nonempty) > SEARCH.diverse:
