@@ -12,12 +12,15 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
 from uuid import UUID
 from zoneinfo import available_timezones
 
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, create_model
 from pydantic.json_schema import SkipJsonSchema
 
 from autoopt.errors import AutooptError, InputError, one_line
@@ -25,6 +28,7 @@ from autoopt.orchestrate.automations import ensure_crash_automation, notify
 from autoopt.orchestrate.connection import DEFAULTS, set_defaults
 from autoopt.orchestrate.names import TAG, Place
 from autoopt.spec import load_dag
+from autoopt.spec.search import SearchFields
 from autoopt.spec.zoo import addresses_of, load_zoo
 from autoopt.zoo.zoo_models import check_zoo
 
@@ -97,6 +101,7 @@ def deployments_of(plan: Plan) -> list[RunnerDeployment]:
         "dag": file_or_content(dag_files(Path.cwd())),
         "data": file_or_content() | None,
         "calibration": file_or_content() | None,
+        "search": overriding(SearchFields) | None,
         "request": HIDDEN,
     }
     form = with_types(optimize_model, types)
@@ -210,6 +215,19 @@ def with_types(flow: Flow[..., Any], types: Mapping[str, object]) -> Flow[..., A
 
     body.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return Flow(body, name=flow.name, flow_run_name=flow.flow_run_name)
+
+
+def overriding(model: type[BaseModel]) -> type[BaseModel]:
+    """The model with each field empty unless it is given: no default of it overrides what a file says."""
+    fields: dict[str, Any] = {}
+    for name, one in model.model_fields.items():
+        kind: Any = one.annotation
+        if get_origin(kind) in (Union, UnionType):
+            kind = reduce(or_, (part for part in get_args(kind) if part is not NoneType))
+        for bound in one.metadata:
+            kind = Annotated[kind, bound]
+        fields[name] = (kind | None, None)
+    return create_model(model.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
 
 def choices(values: Sequence[str]) -> Any:  # noqa: ANN401  a type

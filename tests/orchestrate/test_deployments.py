@@ -16,10 +16,11 @@ from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools import ValidationError, validate
 
 from autoopt import deployments
-from autoopt.deployments import Night, choices, dag_files, file_or_content, file_or_path, with_types
+from autoopt.deployments import Night, choices, dag_files, file_or_content, file_or_path, overriding, with_types
 from autoopt.errors import ConfigError, InputError
 from autoopt.orchestrate.names import Place
 from autoopt.settings import settings
+from autoopt.spec.search import SearchFields
 from flows.nightly_sweep import nightly_sweep
 from flows.optimize_model import optimize_model
 
@@ -113,7 +114,8 @@ DAG = "name: d\npasses: [name_fix]\nchains: [[name_fix]]\n"
 
 
 def model_form(files: list[str]) -> dict[str, Any]:
-    form = with_types(optimize_model, {"dag": file_or_content(files)})
+    types = {"dag": file_or_content(files), "search": overriding(SearchFields) | None}
+    form = with_types(optimize_model, types)
     document: dict[str, Any] = form.parameters.model_dump(exclude_unset=True)
     return document
 
@@ -168,3 +170,11 @@ def test_a_night_is_refused_in_the_words_of_its_form(values: dict[str, object], 
     with pytest.raises(ValidationError) as refused:
         validate({"zoo": "zoo.yaml", **values}, document, raise_on_error=True)
     assert reason in str(refused.value)
+
+
+def test_a_search_is_typed_in_fields_that_override_nothing_by_themselves() -> None:
+    form = model_form(["dag.yaml"])
+    validate({"dag": "dag.yaml", "search": {"sampler": "tpe", "trials": 4}}, form, raise_on_error=True)
+    with pytest.raises(ValidationError):
+        validate({"dag": "dag.yaml", "search": {"trails": 3}}, form, raise_on_error=True)
+    assert set(overriding(SearchFields)().model_dump().values()) == {None}
