@@ -1,4 +1,4 @@
-"""What is better: objectives as losses to minimize, the order of trials, Pareto fronts, and the choice of one best."""
+"""The order of results: objectives as losses to minimize, the order of trials, Pareto fronts, and the best one."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def pareto_front(records: Sequence[Scored], objectives: Sequence[Objective]) -> 
 
 def front_of(rows: Sequence[tuple[Losses, Scored]]) -> list[tuple[Losses, Scored]]:
     """Return the rows whose losses no other row dominates, in the same order."""
-    return [rows[index] for index in non_dominated([loss for loss, _ in rows])]
+    indices = non_dominated([loss for loss, _ in rows])
+    return [rows[index] for index in indices]
 
 
 def sort_by_losses(records: Sequence[Scored], objectives: Sequence[Objective]) -> list[tuple[Losses, Scored]]:

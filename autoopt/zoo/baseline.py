@@ -47,7 +47,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a package's `recipe.json` says of its model."""
+    """A package's `recipe.json`, as far as it tells of its model."""
 
     result: str
     """Digest of the model."""

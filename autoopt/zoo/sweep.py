@@ -194,7 +194,7 @@ def _continuation(request: SweepRequest) -> str:
 
 
 def _environment_changes(models: Sequence[SweepEntry], last: Mapping[str, SweepEntry]) -> tuple[str, ...]:
-    """What changed in the environment since the last entries of the models, and since those they are compared with."""
+    """Changes of the environment since the last entries of the models, and since those they are compared with."""
     changes: list[str] = []
     for entry in models:
         before = last.get(entry.name)

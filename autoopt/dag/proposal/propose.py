@@ -151,7 +151,7 @@ def _is_large_decoder(inputs: ProposalInputs) -> bool:
 
 
 def _gain_of_preparation(inputs: ProposalInputs, tried: Collection[str]) -> str:
-    """What preparation alone gains that the runtime does not; empty if nothing is known to."""
+    """Words on a gain of preparation alone that the runtime does not have; empty if none is known."""
     model = inputs.inspection
     if inputs.generates_text and "fuse" in tried and not _is_large_decoder(inputs):
         return "fused attention with a cache gains"

@@ -221,7 +221,7 @@ class Evidence:
         return self._pooled[metric]
 
     def _observations(self, metric: str) -> list[Observation]:
-        """What all measurements of candidates say about their ratios."""
+        """Read all measurements of candidates as observations of their ratios."""
         subjects: dict[str, list[EvaluationRecord]] = {}
         for key, records in self.rounds.records.items():
             if not self.equals_source(key):

@@ -328,7 +328,7 @@ class _Nodes:
 
 @dataclass(frozen=True)
 class _Mask:
-    """Which items change the states, as nodes: integers with the axes items and batch."""
+    """The mask of the items that change the states, as nodes."""
 
     nodes: _Nodes
     changes: ir.Value
@@ -347,7 +347,7 @@ class _Mask:
 
     @cached_property
     def lengths(self) -> ir.Value:
-        """How many items change the states, for each of the batch."""
+        """The number of items that change the states, for each of the batch."""
         total = self.nodes.op("ReduceSum", [self.changes, self.nodes.ints(0)], {"keepdims": 0})
         return self.nodes.op("Cast", [total], {"to": ir.DataType.INT32})
 

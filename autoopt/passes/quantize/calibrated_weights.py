@@ -197,7 +197,7 @@ def has_own_matrix(node: ir.Node) -> bool:
 
 
 def weight_of(node: ir.Node) -> ir.Value:
-    """What a MatMul multiplies with."""
+    """The second factor of a MatMul."""
     weight = node.inputs[1]
     assert weight is not None
     return weight

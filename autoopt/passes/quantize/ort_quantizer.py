@@ -156,7 +156,7 @@ def flatten_biases(model: ir.Model) -> None:
 
 
 def _bias_of(node: ir.Node) -> ir.Value | None:
-    """What the quantizer takes for a bias, if it is a weight."""
+    """The weight that the quantizer takes for a bias; None without one."""
     bias = [*node.inputs, None, None, None][2] if node.op_type in BIAS_OPS else None
     return bias if bias is not None and bias.is_initializer() else None
 

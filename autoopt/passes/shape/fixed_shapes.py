@@ -228,7 +228,7 @@ def _common_contract(inputs: Sequence[ir.Value], context: PassContext) -> Retry 
 
 
 def _in_common(feeds: Iterable[Mapping[str, np.ndarray]]) -> dict[str, _Common]:
-    """What all arrays of an input have in common, by the name of the input."""
+    """The common shape and values of all arrays of an input, by the name of the input."""
     common: dict[str, _Common] = {}
     for feed in feeds:
         for name, array in feed.items():

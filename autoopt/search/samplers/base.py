@@ -64,7 +64,7 @@ class ChainSampler(Sampler, Protocol):
 
 @dataclass(frozen=True)
 class SamplerInputs:
-    """What a sampler searches."""
+    """The part of a search that a sampler is made for."""
 
     config: SearchConfig
     chains: tuple[ChainSpace, ...]
