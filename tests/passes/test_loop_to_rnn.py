@@ -190,6 +190,20 @@ def test_a_mask_keeps_the_states(cell: str, form: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("size", ["5, 1, 1", "5, masks, 1"])
+@pytest.mark.parametrize("cell", ["reset before", "LSTM", "RNN"])
+def test_a_mask_for_the_whole_batch(cell: str, size: str, tmp_path: Path) -> None:
+    content, states = CELLS[cell]
+    kept = " ".join(f"{name}_out = Where (keep, {name}_new, {name})" for name in states)
+    reads = f"keep = Gather (mask, number) {content.replace('_out', '_new')} {kept}"
+    model = loop(reads, states, *READERS["items first"], size)
+    result = step(tmp_path, model, PASS)
+    assert (result["outcome"], result.get("message", "")) == ("ok", "")
+    feeds = {"x": normal(5, 2, 3), "mask": np.array([1, 0, 1, 1, 0], np.bool_).reshape(5, 1, 1)}
+    for found, wanted in zip(outputs(saved(result), feeds), outputs(model, feeds), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
 def test_a_mask_in_a_scan(tmp_path: Path) -> None:
     cell = LSTM.replace("_out", "_new") + " h_out = Where (keep, h_new, h) s_out = Where (keep, s_new, s)"
     nodes = f"""h_last, s_last, y = Scan <num_scan_inputs = 2, scan_input_directions = [1, 1], body = body (

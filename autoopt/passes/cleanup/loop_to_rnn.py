@@ -290,14 +290,16 @@ class _Nodes:
             return self.places(node.inputs[0], iterations)
         return self.op(node.op_type, [self.places(each, iterations) for each in node.inputs])
 
-    def changes(self, mask: Items, counts: Sequence[ir.Value], changes_at: bool) -> ir.Value:
-        """1 where an item changes the states, else 0: with the axes items and batch."""
+    def changes(self, mask: Items, counts: Sequence[ir.Value], changes_at: bool, items: ir.Value) -> ir.Value:
+        """1 where an item changes the states, else 0: with the axes items and batch, those of `items`."""
         value = self.in_order(mask, counts)
         if _rank(mask.all) == 3:
             value = self.op("Squeeze", [value, self.ints(2)])
         if not changes_at:
             value = self.op("Not", [value])
-        return self.op("Cast", [value], {"to": ir.DataType.INT64})
+        value = self.op("Cast", [value], {"to": ir.DataType.INT64})
+        # A mask may have one value for the whole batch.
+        return self.op("Expand", [value, self.op("Slice", [self.op("Shape", [items]), self.ints(0), self.ints(2)])])
 
     def initial(self, state: State, items: ir.Value, width: int) -> ir.Value | None:
         """The initial state with three axes; None if it is zero."""
@@ -379,7 +381,7 @@ def _replace(loop: RecurrentLoop, opset: int) -> None:
     cell = _recognize(function, sizes)
     items, lengths, mask = nodes.in_order(loop.items, counts), None, None
     if loop.mask is not None:
-        mask = _Mask(nodes, nodes.changes(loop.mask, counts, function.changes_at))
+        mask = _Mask(nodes, nodes.changes(loop.mask, counts, function.changes_at, items))
         items, lengths = mask.moved_to_front(items), mask.lengths
     by_role = [loop.states[cell.hidden], *(state for state in loop.states if state is not loop.states[cell.hidden])]
     initial = [nodes.initial(state, items, sizes[1]) for state in by_role]
