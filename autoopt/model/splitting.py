@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -23,6 +24,7 @@ from autoopt.model.split import (
     GRAPH,
     MANIFEST,
     WEIGHTS,
+    Damaged,
     Manifest,
     Slice,
     WeightFiles,
@@ -115,8 +117,9 @@ def split_folder(source: Path, folder: Path, digest: str | None = None) -> Path 
             if len(files) > 1:
                 own = {name: _parts_of(path, name, places, stored) for name, path in files.items()}
             graph = _write(outline, own, stored, folder, replaces)
-        if digest_files(graph) == digest:
-            return publish(graph, digest)
+        with suppress(Damaged):
+            if digest_files(graph) == digest:
+                return publish(graph, digest)
         remove(graph)
     return None
 

@@ -327,6 +327,18 @@ def test_what_is_damaged_is_written_again(tmp_path: Path) -> None:
         assert digest_files(graph) == digest_folder(source)
 
 
+def test_a_damaged_weight_that_shares_bytes_is_written_again(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    with_shared_bytes(layers(), source)
+    graph = split(source, tmp_path)
+    for weight in WeightFiles(tmp_path / FOLDER).all():
+        weight.chmod(0o644)
+        weight.write_bytes(bytes(weight.stat().st_size))
+    assert split(source, tmp_path) == graph
+    assert digest_files(graph) == digest_folder(source)
+
+
 def test_a_file_in_another_order_stays_as_it_is(tmp_path: Path) -> None:
     """As some other program writes it: the version of the format comes last."""
     model, source = layers(), tmp_path / "source"
