@@ -156,6 +156,9 @@ WITH_PARAMETERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("static_quantization", {}),
     ("static_quantization", {"quant_format": "QOperator", "weight_type": "QUInt8", "per_channel": True}),
     ("static_quantization", {"calibrate_method": "Percentile", "bias_correction": True}),
+    ("static_quantization", {"equalize": "smooth"}),
+    ("calibrated_weight_quantization", {}),
+    ("calibrated_weight_quantization", {"algorithm": "gptq", "sensitive_share": 0.5}),
     ("simplify", {"engine": "onnxsim"}),
     ("simplify", {"engine": "onnxscript"}),
 )

@@ -149,7 +149,7 @@ class CalibratedWeightQuantization(Pass):
             return {}
         names = {value: str(value.name) for value in rows if value is not None}
         reader = CalibrationReader(self.context, self.samples)
-        for values in run_values(to_proto(model), names.values(), reader, self.context.work):
+        for values in run_values(_loaded(model), names.values(), reader, self.context.work):
             for value, name in names.items():
                 rows[value].append(values[name].reshape(-1, values[name].shape[-1]))
         return {value: spread_rows(np.concatenate(arrays), QUANTIZATION.kept_rows) for value, arrays in rows.items()}
@@ -210,6 +210,13 @@ def matrix_of(node: ir.Node) -> np.ndarray:
     return np.asarray(tensor.numpy())
 
 
+def _loaded(model: ir.Model) -> onnx.ModelProto:
+    """The model as a protobuf with its weights, which the runtime takes."""
+    proto = to_proto(model)
+    io.load_weights(proto)
+    return proto
+
+
 def rounding_noise(
     model: ir.Model,
     matrices: Mapping[ir.Value, np.ndarray],
@@ -221,7 +228,7 @@ def rounding_noise(
 
     Outputs that hold a decoder's cache do not count. The weights are inputs of one session, so that it loads once.
     """
-    open_model = to_proto(model)
+    open_model = _loaded(model)
     for value, matrix in matrices.items():
         name, kind = str(value.name), onnx.TensorProto.FLOAT
         open_model.graph.input.append(helper.make_tensor_value_info(name, kind, matrix.shape))
