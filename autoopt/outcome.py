@@ -74,10 +74,12 @@ def reports_full_disk(text: str) -> bool:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and those that it was raised for."""
-    while error is not None:
+    """An exception and those that it was raised for, as a traceback shows them."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
         yield error
-        error = error.__cause__ or error.__context__
+        seen.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _is_set_up(error: BaseException) -> bool:

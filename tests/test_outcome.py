@@ -51,3 +51,21 @@ def test_an_error_that_names_another_one_has_its_cause() -> None:
     error = InputError("script.py:1: no module")
     error.__cause__ = ImportError("no module")
     assert cause_of(error, Outcome.FAILED) is Cause.SET_UP
+
+
+def test_an_error_that_was_put_in_the_place_of_another_one_has_a_cause_of_its_own() -> None:
+    def read_model() -> None:
+        try:
+            raise ImportError("no faster reader")
+        except ImportError:
+            raise ValueError("the model has no outputs") from None
+
+    with pytest.raises(ValueError, match="no outputs") as caught:
+        read_model()
+    assert cause_of(caught.value, Outcome.FAILED) is Cause.WORK
+
+
+def test_errors_that_were_raised_for_each_other_have_a_cause() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert cause_of(first, Outcome.FAILED) is Cause.WORK
