@@ -223,7 +223,8 @@ def nights(
         before, after = (night_named(stored, night) for night in compare)
         comparisons = compare_nights(before, after, worse=worse)
         if as_json:
-            models = {name: to_json(comparison) for name, comparison in comparisons.items()}
+            documents = {name: to_json(comparison) for name, comparison in comparisons.items()}
+            models = {name: {"sweep": document.pop("with"), **document} for name, document in documents.items()}
             print_json({"before": before.sweep, "after": after.sweep, "models": models})
         else:
             write_table(comparison_table(comparisons, f"{before.sweep} -> {after.sweep}"), sys.stdout)

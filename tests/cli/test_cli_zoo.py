@@ -170,6 +170,8 @@ def test_nights_are_listed_compared_and_written_as_a_page(call: Callable[..., An
     assert out.index(second) < out.index(first)
     code, out, _ = call("nights", "production", "--compare", first, "latest")
     assert (code, "cnn    fails" in out) == (0, True)
+    document = json.loads(call("nights", "--compare", first, "latest", "--json").out)
+    assert (document["before"], document["models"]["cnn"]["sweep"]) == (first, first)
     code, out, _ = call("report", "--zoo", "production", "-o", str(tmp_path / "zoo.html"))
     assert (code, out) == (0, f"wrote {tmp_path / 'zoo.html'}\n")
     assert "zoo production" in (tmp_path / "zoo.html").read_text()
