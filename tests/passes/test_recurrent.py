@@ -160,3 +160,17 @@ def test_rows_of_products_have_the_width_of_the_products(tmp_path: Path) -> None
     result = step(tmp_path, model, MOTION)
     assert result["outcome"] == "ok", result["message"]
     checker.check_model(saved(result), full_check=True)
+
+
+def test_products_with_weights_of_the_body_stay_in_it(tmp_path: Path) -> None:
+    model = made(
+        """g (float[5, 2, 3] x) => (float[5, 2, 4] y) {
+        y = Loop (count, yes) <body = body (int64 number, bool go) => (bool on, float[2, 4] z) {
+        on = Identity (go) row = Gather (x, number) z = MatMul (row, w) }> }""",
+        count=np.int64(5),
+        yes=np.True_,
+        w=normal(3, 4),
+    )
+    (body,) = bodies(model.graph.node[0])
+    body.initializer.append(model.graph.initializer.pop())
+    assert step(tmp_path, model, MOTION)["outcome"] == "unchanged"

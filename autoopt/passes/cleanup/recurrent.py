@@ -114,7 +114,7 @@ def _move_products(loop: ir.Node) -> bool:
     """Multiply all rows in front of the loop: `(x @ matrix)[i]` in place of `x[i] @ matrix`."""
     body = loop.attributes["body"].as_graph()
     is_changed = False
-    for node in [each for each in body if each.op_type == "MatMul" and _is_matrix(each.inputs[1])]:
+    for node in [each for each in body if each.op_type == "MatMul" and _is_matrix(each.inputs[1], body)]:
         rows = _rows_before(node, body)
         if rows is None or loop.graph is None:
             continue
@@ -137,9 +137,10 @@ def _rows_before(product: ir.Node, body: ir.Graph) -> ir.Node | None:
     return None if everything is None or everything.graph is body else rows
 
 
-def _is_matrix(value: ir.Value | None) -> bool:
+def _is_matrix(value: ir.Value | None, body: ir.Graph) -> bool:
+    """Tell if a value is a fixed matrix from outside of a body."""
     tensor = fixed_tensor(value)
-    return tensor is not None and len(tensor.shape) == 2
+    return tensor is not None and value is not None and value.graph is not body and len(tensor.shape) == 2
 
 
 def _reads_a_row(node: ir.Node) -> bool:
