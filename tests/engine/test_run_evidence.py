@@ -245,6 +245,40 @@ def test_an_estimate_stays_within_its_own_measurements(simulation: Simulation) -
     assert not evidence.gains(key, LATENCY)
 
 
+def test_candidates_estimated_alone_err_independently(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 10.0, rounds=3)
+    alike, slower = "e" * 64, "f" * 64
+    of_key, of_alike, of_slower = [], [], []
+    for number, record in enumerate(evidence.records(key)):
+        own, shared = (0.5185, 0.5, 0.49)[number], (0.7, 0.675, 0.69)[number]
+        of_key.append(replace(record, ratios={"latency_p50": Estimate(own, own / 1.02, own * 1.02)}))
+        of_alike.append(replace(of_key[-1], key=f"alike {number}", candidate=alike))
+        ratios = {"latency_p50": Estimate(shared, shared / 1.01, shared * 1.01)}
+        of_slower.append(replace(record, key=f"slower {number}", candidate=slower, ratios=ratios))
+    for number in range(6):
+        ratios = {"latency_p50": Estimate(0.4, 0.395, 0.405)}
+        of_slower.append(replace(of_slower[0], key=f"alone {number}", details={}, ratios=ratios))
+    evidence.rounds.records.update({key: of_key, alike: of_alike, slower: of_slower})
+    evidence = Evidence(evidence.rounds)
+    draws, others = (evidence.losses(each, LATENCY) for each in (key, alike))
+    assert [draws.mean(), others.mean()] == pytest.approx([math.log(0.5)] * 2, abs=0.02)
+    assert (draws - others).std() == pytest.approx(math.hypot(draws.std(), others.std()), rel=0.1)
+    change = evidence.foreseen_change(key, alike, LATENCY, rounds=2)
+    for each in (key, alike):
+        ratios = [record.ratios["latency_p50"] for record in evidence.rounds.records[each]]
+        evidence.rounds.records[each] = [
+            replace(
+                record,
+                ratios={"latency_p50": ratio.with_log_error(error_of(ratio.value, 0.1))},
+                details={**record.details, CONTENTION: 0.1},
+            )
+            for record, ratio in zip(evidence.rounds.records[each], ratios, strict=True)
+        ]
+    busy = Evidence(evidence.rounds)
+    assert busy.lasting_error(key, LATENCY.metric) > change
+    assert busy.foreseen_change(key, alike, LATENCY, rounds=2) < 1.5 * change
+
+
 def test_the_source_s_own_graph_has_no_ratio_to_measure(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 9.0, rounds=2)
     same = [replace(record, details={**record.details, "same_graph": True}) for record in evidence.records(key)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.engine.work.evaluations import SHARED, Measurements
 from autoopt.engine.work.meter_runs import MEASUREMENT, Rounds
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
     from autoopt.measure.intervals.pooling import Observation, Pooled
 
+ROUNDING: Final = 1e-9
+"""Difference of equal logarithms after other sums."""
+
 
 @dataclass
 class Evidence:
@@ -41,6 +45,7 @@ class Evidence:
     baseline: Mapping[str, Estimate] = field(default_factory=dict)
     """Metrics of the source model that ratios refer to; by default those measured beside the candidate."""
     _pooled: dict[str, Pooled] = field(default_factory=dict)
+    _observed: dict[str, list[Observation]] = field(default_factory=dict)
     _subjects: dict[str, str] = field(default_factory=dict)
     _records: dict[str, list[EvaluationRecord]] = field(default_factory=dict)
 
@@ -57,7 +62,7 @@ class Evidence:
             self._clear_caches()
 
     def _clear_caches(self) -> None:
-        for cache in (self._pooled, self._subjects, self._records):
+        for cache in (self._pooled, self._observed, self._subjects, self._records):
             cache.clear()
 
     def records(self, candidate: str) -> list[EvaluationRecord]:
@@ -155,7 +160,9 @@ class Evidence:
         """
         difference = self.losses(candidate, objective) - self.losses(other, objective)
         mine, others = (self.lasting_error(key, objective.metric) for key in (candidate, other))
-        lasting = mine**2 + others**2 - 2 * TIMING.common * min(mine, others) ** 2
+        are_together = self._posterior(candidate, objective.metric) is self._posterior(other, objective.metric)
+        common = TIMING.common if are_together else 0.0
+        lasting = mine**2 + others**2 - 2 * common * min(mine, others) ** 2
         measured = min(len(self.records(candidate)), len(self.records(other)))
         reducible = max(0.0, float(difference.var()) - lasting)
         return math.sqrt(reducible * rounds / (measured + rounds))
@@ -205,11 +212,12 @@ class Evidence:
         own = [each for each in self._observations(metric) if each.candidate == subject]
         low = min(each.log - each.deviation for each in own)
         high = max(each.log + each.deviation for each in own)
-        if low <= together.mean(subject) <= high:
+        if low - ROUNDING <= together.mean(subject) <= high + ROUNDING:
             return together
         key = f"{metric} of {subject}"
         if key not in self._pooled:
-            self._pooled[key] = pool(own, self._usual_scale())
+            # With draws of their own: two candidates alone err independently.
+            self._pooled[key] = pool(own, self._usual_scale(), seed=zlib.crc32(subject.encode()))
         return self._pooled[key]
 
     def _pool(self, metric: str) -> Pooled:
@@ -222,6 +230,8 @@ class Evidence:
 
     def _observations(self, metric: str) -> list[Observation]:
         """Read all measurements of candidates as observations of their ratios."""
+        if metric in self._observed:
+            return self._observed[metric]
         subjects: dict[str, list[EvaluationRecord]] = {}
         for key, records in self.rounds.records.items():
             if not self.equals_source(key):
@@ -229,6 +239,7 @@ class Evidence:
         observations: list[Observation] = []
         for subject, records in subjects.items():
             observations += _observations_of_all(subject, _distinct(records), metric)
+        self._observed[metric] = observations
         return observations
 
     def _usual_scale(self) -> float:
