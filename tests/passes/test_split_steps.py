@@ -260,6 +260,19 @@ def test_a_model_above_two_gigabytes_is_prepared_without_its_weights(
     np.testing.assert_array_equal(results[0], results[1])
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["static_quantization", "dynamic_quantization", "weight_only_quantization", "calibrated_weight_quantization"],
+)
+def test_weights_of_split_models_must_be_finite(name: str, tmp_path: Path) -> None:
+    shared, model = tmp_path / "store" / FOLDER, layers()
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "w1")
+    weight.CopyFrom(numpy_helper.from_array(np.full((WIDTH, WIDTH), np.nan, np.float32), "w1"))
+    _, graph = source(tmp_path / "source", shared, model=model)
+    (step,) = steps(graph, tmp_path / "out", name, split_folder=shared)
+    assert (step["outcome"], "'w1' has infinite values or NaN" in step["message"]) == ("refused", True)
+
+
 def test_steps_of_one_call_build_on_split_models(tmp_path: Path) -> None:
     shared = tmp_path / FOLDER
     path, graph = source(tmp_path / "source", shared)
