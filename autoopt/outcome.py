@@ -58,12 +58,12 @@ def cause_of(error: BaseException, outcome: Outcome) -> Cause:
 
     A refusal is about the work, unless the exception says otherwise in its attribute `cause`.
     """
-    errors = list(chain_of(error))
-    if any(reports_full_disk(str(each)) for each in errors):
+    if any(reports_full_disk(str(each)) for each in chain_of(error)):
         return Cause.FULL_DISK
     if outcome is Outcome.REFUSED:
         return getattr(error, "cause", Cause.WORK)
-    if outcome is Outcome.FAILED and any(map(_is_set_up, errors)):
+    # What fails in the handling of another error may be about the work; what is raised from one is about that.
+    if outcome is Outcome.FAILED and any(map(_is_set_up, chain_of(error, explicit=True))):
         return Cause.SET_UP
     return Cause.WORK
 
@@ -73,13 +73,13 @@ def reports_full_disk(text: str) -> bool:
     return any(words in text for words in _FULL_DISK)
 
 
-def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and those that it was raised for, as a traceback shows them."""
+def chain_of(error: BaseException | None, *, explicit: bool = False) -> Iterator[BaseException]:
+    """An exception and those before it, as a traceback shows them; `explicit` ones say `raise ... from`."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         yield error
         seen.append(error)
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        error = error.__cause__ or (None if explicit or error.__suppress_context__ else error.__context__)
 
 
 def _is_set_up(error: BaseException) -> bool:

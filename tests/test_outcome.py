@@ -65,6 +65,12 @@ def test_an_error_that_was_put_in_the_place_of_another_one_has_a_cause_of_its_ow
     assert cause_of(caught.value, Outcome.FAILED) is Cause.WORK
 
 
+def test_an_error_in_the_handling_of_another_one_has_a_cause_of_its_own() -> None:
+    error = ValueError("the model has no outputs")
+    error.__context__ = ImportError("no faster reader")
+    assert cause_of(error, Outcome.FAILED) is Cause.WORK
+
+
 def test_errors_that_were_raised_for_each_other_have_a_cause() -> None:
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
