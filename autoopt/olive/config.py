@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from autoopt.errors import ConfigError
 from autoopt.json_codec import JsonValue
@@ -124,11 +124,11 @@ def _slot(name: str, value: JsonValue) -> list[OlivePass]:
 
 
 def _flows(root: Section) -> list[list[str]]:
-    flows = [cast("list[str]", list(items(flow))) for flow in items(root.get("pass_flows"))]
+    flows = [list(map(str, items(flow))) for flow in items(root.get("pass_flows"))]
     for name, build in section(root.get("builds")).items():
         pipeline = section(build).get("pipeline")
         if name != "_default" and pipeline:
-            flows.append(cast("list[str]", list(items(pipeline))))
+            flows.append(list(map(str, items(pipeline))))
     return flows
 
 

@@ -177,6 +177,8 @@ def test_what_does_not_fit_is_named() -> None:
         classes(np.zeros(3, int), np.zeros(4))
     with pytest.raises(InputError, match="no output holds floats"):
         auc([LABELS], LABELS)
+    with pytest.raises(InputError, match="a score for each of the labels' 5 classes, not 4"):
+        classification.mean_precision([SCORES], np.ones((60, 5), int))
     with pytest.raises(InputError, match="one class per item"):
         auc([SCORES], np.zeros((60, 2), int))
 

@@ -124,8 +124,9 @@ def test_placeholders_of_templates_are_refused_with_file_and_field(converted: An
     systems = {"here": {"type": "LocalSystem", "accelerators": [{"execution_providers": "<place_holder>"}]}}
     with pytest.raises(ConfigError, match=place + r"gives a wrong target\.execution_provider"):
         converted(systems=systems, target="here")
-    with pytest.raises(ConfigError, match=place + "pass_flows: names no pass"):
-        converted(pass_flows=[["<place_holder>"]])
+    for flow in ("<place_holder>", {}):
+        with pytest.raises(ConfigError, match=place + "pass_flows: names no pass"):
+            converted(pass_flows=[[flow]])
 
 
 def test_a_model_of_another_kind_gets_the_command_that_exports_it(converted: Any) -> None:

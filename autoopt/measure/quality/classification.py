@@ -132,6 +132,8 @@ def mean_precision(outputs: Outputs, labels: np.ndarray) -> Statistic:
     truth = class_ids(labels, scores.shape[1])
     if truth.ndim != 2:
         truth = truth.reshape(-1, 1) == np.arange(scores.shape[1])
+    if truth[:, scores.shape[1] :].any():
+        raise InputError(f"mAP needs a score for each of the labels' {truth.shape[1]} classes, not {scores.shape[1]}")
 
     def score(indices: np.ndarray) -> float:
         columns = np.flatnonzero(truth[indices].any(0))
