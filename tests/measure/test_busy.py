@@ -150,7 +150,7 @@ def test_without_it_nothing_changes() -> None:
 
 @allowed
 @pytest.mark.parametrize(
-    ("changes", "busy", "active"),
+    ("changes", "is_busy", "active"),
     [
         ({}, True, True),
         ({}, False, False),
@@ -162,10 +162,10 @@ def test_several_threads_have_it_on_a_busy_machine(
     request_of_two: MeasureRequest,
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, object],
-    busy: bool,
+    is_busy: bool,
     active: bool,
 ) -> None:
-    monkeypatch.setattr(busy, "_QUIET_WAIT", QuietWait(is_quiet=not busy, known_until=float("inf")))
+    monkeypatch.setattr(busy, "_QUIET_WAIT", QuietWait(is_quiet=not is_busy, known_until=float("inf")))
     assert OtherPrograms.of(replace(request_of_two, **changes)).give_way == active
 
 
