@@ -232,13 +232,15 @@ def writing(place: str | Path, problem: str = "cannot be written") -> Iterator[N
     """Report an error of the system within the context as a problem with this file or folder.
 
     Raises:
-        InputError: With the system's reason, such as a full disk or a missing permission; or the place is a URL.
+        InputError: With the system's reason, such as a missing permission; or the place is a URL.
+        SystemFailure: The disk is full.
     """
     refuse_url(place)
     try:
         yield
     except OSError as error:
-        raise InputError(f"{problem} ({error.strerror or error})", where=str(place)) from error
+        kind = SystemFailure if error.errno in (errno.ENOSPC, errno.EDQUOT) else InputError
+        raise kind(f"{problem} ({error.strerror or error})", where=str(place)) from error
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,12 @@ def test_an_error_of_the_system_while_writing_names_the_place(tmp_path: Path) ->
     with pytest.raises(InputError) as refused, writing(file, "cannot write the report"):
         file.write_text("")
     assert str(refused.value) == f"{file}: cannot write the report (No such file or directory)"
+
+
+def test_a_full_disk_is_no_wrong_input(tmp_path: Path) -> None:
+    with pytest.raises(SystemFailure, match="No space left on device") as failed, writing(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert failed.value.exit_code == 3
 
 
 def test_mistakes_of_several_files_are_raised_together_in_the_order_of_files_and_lines() -> None:

@@ -56,7 +56,7 @@ class Feedback:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A point of a chain to try, and what came of it."""
+    """A point of a chain to try, with its result."""
 
     number: int
     """0, 1, 2, ... in the order asked."""

@@ -155,10 +155,10 @@ def deadline(until: float) -> Iterator[None]:
 class Gate:
     """The gate of one run, usable from many threads and processes. A thread inside may not enter again.
 
-    A measurement stops the workers of work under way through the same object. The work has no lock meanwhile. It needs
-    none: the measurement is the first in the line until the work goes on. A measurer who was as early comes in all the
-    same; the work then goes on beside it rather than wait without end. If other processes are inside too, the
-    measurement waits for all, so that no work stands still for long. A paused call stops together with its time limit.
+    A measurement pauses the workers of this run's work. The work gives its lock up meanwhile: the measurement stays
+    first in the line until the work goes on. If another measurement enters at that moment, the work goes on beside it,
+    since waiting might never end. If other processes work too, the measurement waits for all, so that no work is paused
+    for long. The time limit of a call does not run while the call is paused.
 
     Args:
         folder: folder of the lock file, by default that of the machine.

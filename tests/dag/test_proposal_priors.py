@@ -1,4 +1,4 @@
-"""What a proposal rules out, with the reasons, and what it tries first."""
+"""Passes and values that a proposal rules out, with the reasons, and the points that it tries first."""
 
 from __future__ import annotations
 

@@ -316,13 +316,17 @@ def test_damage_to_any_file_is_noticed(tmp_path: Path) -> None:
         file.write_bytes(content)
 
 
+def damage(weight: Path) -> None:
+    weight.chmod(0o644)
+    weight.write_bytes(bytes(weight.stat().st_size))
+
+
 def test_what_is_damaged_is_written_again(tmp_path: Path) -> None:
     source = tmp_path / "source"
     with_one_file_of_data(layers(), source)
     graph = split(source, tmp_path)
     for weight in WeightFiles(tmp_path / FOLDER).all():
-        weight.chmod(0o644)
-        weight.write_bytes(bytes(weight.stat().st_size))
+        damage(weight)
         assert split(source, tmp_path) == graph
         assert digest_files(graph) == digest_folder(source)
 
@@ -333,8 +337,7 @@ def test_a_damaged_weight_that_shares_bytes_is_written_again(tmp_path: Path) -> 
     with_shared_bytes(layers(), source)
     graph = split(source, tmp_path)
     for weight in WeightFiles(tmp_path / FOLDER).all():
-        weight.chmod(0o644)
-        weight.write_bytes(bytes(weight.stat().st_size))
+        damage(weight)
     assert split(source, tmp_path) == graph
     assert digest_files(graph) == digest_folder(source)
 

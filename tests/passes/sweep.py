@@ -3,8 +3,8 @@
     python sweep.py OUT [PASS ...]
     python sweep.py --again FIRST OUT
 
-A process of its own: a native crash costs one result. The second form follows another sweep while it goes on, and
-repeats what changed a model, without checks of the new one, under another hash seed.
+It runs as a process of its own: a native crash costs one result. The second form reads FIRST while another sweep
+writes it, and repeats each step that changed a model under another hash seed, without checking the result.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ GUARDED: dict[str, tuple[str, onnx.ModelProto]] = {
         ),
     ),
 }
-"""What must not be rewritten: the rule, and the model."""
+"""Rules, each with a model that it must not rewrite."""
 
 
 @pytest.mark.parametrize("why", GUARDED)

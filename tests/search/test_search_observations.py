@@ -105,7 +105,7 @@ def test_the_distance_from_the_limit_tells_more_than_its_side() -> None:
 
 @pytest.mark.parametrize("chains", [SIX, MIDDLE])
 def test_a_search_learns_where_the_limit_is(chains: tuple) -> None:
-    """What is fast breaks the constraint, the more so the faster it is."""
+    """The faster a candidate, the more it breaks the constraint."""
 
     def outcome(proposal: Proposal) -> Feedback:
         settings = [value for values in proposal.point.values() for value in values.values()]

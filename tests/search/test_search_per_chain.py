@@ -1,4 +1,4 @@
-"""Which chain gets the next trial, and groups of chains that share the trials."""
+"""The chain of the next trial, and groups of chains that share the trials."""
 
 from __future__ import annotations
 

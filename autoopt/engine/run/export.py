@@ -49,7 +49,6 @@ from autoopt.model.model_file import ModelFile
 from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
-from autoopt.outcome import Cause, Outcome, cause_of
 from autoopt.problem.environment import environment, versions
 from autoopt.problem.reading import is_read_from_files, read_once, value_of
 from autoopt.report.model_card import Card, SetCard, model_card, set_card
@@ -165,9 +164,9 @@ def export_best(
     package = replace(Package(run, result, result.best), scripts_may_run=True, patience=PATIENCE)
     try:
         path = export(store, package, out, pool)
-    except InputError as error:
+    except (InputError, SystemFailure) as error:
         remedy = f"the result is in the store: autoopt export {run.id} -o FOLDER"
-        kind = SystemFailure if cause_of(error, Outcome.FAILED) is Cause.FULL_DISK else InputError
+        kind = SystemFailure if isinstance(error, SystemFailure) else InputError
         raise kind(error.what, where=error.where, remedy=error.remedy or remedy) from error
     return replace(result, best=replace(result.best, path=str(path)))
 

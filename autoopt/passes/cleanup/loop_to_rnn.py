@@ -60,6 +60,7 @@ class LoopToRnn(Pass):
     length; its results are moved back.
     """
 
+    version = 2
     depends_on = "model"
     needs_ops = ("Loop", "Scan")
     conflicts = FUSIONS
@@ -407,19 +408,13 @@ def _recognize(function: _Function, sizes: Sequence[int]) -> Cell:
     if function.mask is None:
         return recognize(function, sizes[0], sizes[1:], function.layers)
     random = np.random.default_rng(0)
-    rows = 16
-    item, states = (
-        random.standard_normal((rows, sizes[0])),
-        [random.standard_normal((rows, size)) for size in sizes[1:]],
-    )
+    item, *states = (random.standard_normal((POINTS, size)) for size in sizes)
     after = function(item, states).states
     function.changes_at = not all(map(np.array_equal, after, states))
     cell = recognize(function, sizes[0], sizes[1:], function.layers)
     changes = random.random(POINTS) < 0.5
-    found = function(item, states, changes)
-    wanted = [
-        np.where(changes[:, None], new, old) for new, old in zip(function(item, states).states, states, strict=True)
-    ]
+    found, changed = function(item, states, changes), function(item, states).states
+    wanted = [np.where(changes[:, None], new, old) for new, old in zip(changed, states, strict=True)]
     pairs = [*zip(found.states, wanted, strict=True), *((each, wanted[cell.hidden]) for each in found.stacked)]
     if not all(map(np.array_equal, *zip(*pairs, strict=True))):
         raise NotACellError("its mask does more than keeping the states")

@@ -31,6 +31,7 @@ class LoopInvariantCodeMotion(Pass):
     Recurrent layers converted from Keras have both.
     """
 
+    version = 2
     depends_on = "model"
     needs_ops = ("Loop",)
     conflicts = FUSIONS

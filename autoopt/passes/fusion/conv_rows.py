@@ -159,7 +159,7 @@ CHECKS: Final[Mapping[str, Callable[[ir.Node, Form], bool]]] = {
     "Pad": _pads_in_place,
     "Concat": _joins_channels,
 }
-"""What tells, by operator, if a node with values of a form computes the same in rows."""
+"""The checks, by operator, if a node whose values have a form computes the same in rows."""
 
 
 def _weight_shape(node: ir.Node) -> list[int]:

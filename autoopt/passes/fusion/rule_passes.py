@@ -192,7 +192,7 @@ CHEAPER_FORMS: Final[list[RuleName]] = [
 class LocalRewrites(Pass):
     """Rewrites single patterns, each only where it is provably correct or the user vouches for it."""
 
-    version = 2
+    version = 3
     depends_on = "model"
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND

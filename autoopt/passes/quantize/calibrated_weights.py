@@ -64,7 +64,7 @@ class CalibratedWeightQuantization(Pass):
     have bits of their own; tied ones with the same number of bits are rounded to nearest and stored once.
     """
 
-    version = 2
+    version = 3
     needs_data = True
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS

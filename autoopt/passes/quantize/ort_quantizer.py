@@ -208,8 +208,8 @@ def find_unquantizable(
 def _fails(node: ir.Node, ranges: Ranges) -> bool:
     """Tell if a node reads or writes a tensor without a valid range, or has no integer form that is right.
 
-    That is a Gemm of two computed matrices that scales its result, a product over no elements, a bias that is not one
-    value per channel, and a Softmax whose output has no range because its type is unknown, or that is over so many
+    Without a right form are: a Gemm that scales the product of two computed matrices, a product over no elements, a
+    bias of another shape than one value per channel, and a Softmax whose output has no known type, or that has so many
     values that all would be rounded to a few steps.
     """
     names = {str(value.name) for value in (*node.inputs, *node.outputs) if value is not None}

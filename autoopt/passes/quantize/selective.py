@@ -62,7 +62,7 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 9
+    version = 10
 
     exclude_worst: Annotated[
         int, Minimum(0), Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"

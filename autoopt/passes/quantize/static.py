@@ -65,7 +65,7 @@ class StaticQuantization(Pass):
     (`fp8_quantization`, for GPUs) is for activations too.
     """
 
-    version = 11
+    version = 12
     depends_on = "model"
     tolerance = "lossy"
     needs_data = True

@@ -54,7 +54,7 @@ class WeightOnlyQuantization(Pass):
     the LM head can have bits of their own; tied ones with the same number of bits are stored once.
     """
 
-    version = 7
+    version = 8
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")

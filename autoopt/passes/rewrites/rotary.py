@@ -113,7 +113,7 @@ def _cut(value: ir.Value) -> tuple[float, float, float]:
 
 
 def _takes_every_second(value: ir.Value, place: int, width: int) -> bool:
-    """Tell if a Slice takes every second number of so many, from a place on."""
+    """Tell if a Slice takes every second one of `width` numbers, from `place` on."""
     start, end, step = _cut(value)
     return (start, step) == (place, 2) and end >= width
 

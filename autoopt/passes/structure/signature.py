@@ -99,6 +99,7 @@ class PrependPreprocessing(Pass):
     The input keeps its name and becomes uint8. Mean and std are per channel, in the order of the model's channels.
     """
 
+    version = 2
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
     aliases = ("prepend_preproc",)
